@@ -1,0 +1,51 @@
+# The front door: a thin layer over tools/setup and the presets of CMakePresets.json.
+# A file that includes LibTorch takes up to 1.5 GB to compile, so memory limits the jobs as cores do.
+JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572864) } \
+          END { if (fit < 1) fit = 1; print (fit < cores ? fit : cores) }' /proc/meminfo)
+SUITE ?= trixie
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build bench lint asan tsan compat clean
+
+help: ## list the targets
+	@echo "make TARGET [JOBS=n]"
+	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' Makefile | awk -F'|' '{ printf "%-9s %s\n", $$1, $$2 }'
+
+run: build ## demonstration, two minutes: a small net with stock batchnorm and with renorm
+	build/release/renorm demo
+
+test: ## build with warnings as errors and run every test; what CI runs
+	@tools/setup
+	@cmake --preset dev --log-level=WARNING >/dev/null
+	@cmake --build --preset dev --parallel $(JOBS)
+	@ctest --preset dev
+
+build: ## optimised build: build/release/renorm and librenorm.so
+	@tools/setup
+	@cmake --preset release --log-level=WARNING >/dev/null
+	@cmake --build --preset release --parallel $(JOBS)
+
+bench: build ## time the layer against LibTorch, oneDNN and plain tensor operations
+	build/release/renorm bench layer
+
+lint: ## clang-format and clang-tidy
+	@tools/setup --lint
+	@tools/lint
+
+asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup
+	@cmake --preset asan --log-level=WARNING >/dev/null
+	@cmake --build --preset asan --parallel $(JOBS)
+	@ctest --preset asan
+
+tsan: ## the kernel tests under ThreadSanitizer
+	@tools/setup
+	@cmake --preset tsan-kernels --log-level=WARNING >/dev/null
+	@cmake --build --preset tsan-kernels --parallel $(JOBS)
+	@ctest --preset tsan-kernels
+
+compat: ## build and test inside another Debian release: SUITE=bookworm, trixie or sid
+	@tools/compat $(SUITE)
+
+clean: ## remove the build trees
+	rm -rf build

@@ -1,0 +1,8 @@
+// Everything a user of the library needs.
+#pragma once
+
+#include <renorm/nn/batch_renorm.h>
+#include <renorm/nn/clip_schedule.h>
+#include <renorm/nn/convert.h>
+#include <renorm/ops/batch_renorm.h>
+#include <renorm/version.h>

@@ -1,0 +1,84 @@
+// renorm bench layer: our layer against its peers on this machine.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <memory>
+
+#include "cli/bench/cases.h"
+#include "cli/bench/competitors.h"
+#include "cli/bench/machine.h"
+#include "cli/bench/results_json.h"
+#include "cli/bench/summary.h"
+#include "cli/bench/table.h"
+#include "cli/bench/verify.h"
+#include "cli/commands.h"
+#include "cli/errors.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+
+namespace renorm::cli {
+namespace {
+
+struct Flags {
+  bool quick = false;
+  int threads = 1;
+  std::string shapes;
+  std::string json;
+};
+
+constexpr int kMostThreads = 1024;
+// For one pass of one case.
+constexpr bench::Effort kFullEffort{2.5, 5, 100};
+constexpr bench::Effort kQuickEffort{1.0, 3, 30};
+
+bench::CaseResult measure_case(const bench::Case& shape_and_layout, const Flags& flags, Progress& progress,
+                               const std::string& place) {
+  const std::string name =
+      fmt::format("{} {} {}", place, bench::name_of(shape_and_layout.layout), shape_and_layout.shape_name());
+  progress.show(name + ": checking that all agree");
+  bench::Field field(shape_and_layout);
+  bench::verify(field);
+  bench::CaseResult result{shape_and_layout, {}};
+  for (const bench::Pass pass : bench::kPasses) {
+    progress.show(fmt::format("{}: {}", name, bench::name_of(pass)));
+    result.passes[pass] = bench::measure(field.competitors(pass, flags.threads),
+                                         flags.quick ? kQuickEffort : kFullEffort, flags.threads);
+  }
+  return result;
+}
+
+void run(const Flags& flags) {
+  if (flags.threads < 1 || flags.threads > kMostThreads) {
+    throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMostThreads, flags.threads));
+  }
+  if (!flags.json.empty()) check_writable(flags.json);
+  const std::vector<bench::Case> cases =
+      flags.shapes.empty() ? bench::standard_cases(flags.quick) : bench::parse_cases(flags.shapes);
+  at::set_num_threads(flags.threads);
+  bench::Results results{bench::this_machine(), flags.threads, flags.quick, {}};
+  Progress progress;
+  for (const bench::Case& shape_and_layout : cases) {
+    const std::string place = fmt::format("[{}/{}]", results.cases.size() + 1, cases.size());
+    results.cases.push_back(measure_case(shape_and_layout, flags, progress, place));
+  }
+  progress.clear();
+  fmt::print("{}", bench::to_table(results));
+  if (!flags.json.empty()) write_atomically(flags.json, bench::to_json(results));
+}
+
+}  // namespace
+
+Command add_bench_layer(CLI::App& bench) {
+  CLI::App* app = bench.add_subcommand(
+      "layer", "Our layer against LibTorch's batchnorm, oneDNN, tensor operations and a plain copy");
+  const auto flags = std::make_shared<Flags>();
+  app->add_flag("--quick", flags->quick, "Fewer shapes and rounds: under a minute instead of about five");
+  app->add_option("--threads", flags->threads, "Threads; from 2, one thread is measured beside them")
+      ->capture_default_str();
+  app->add_option("--shapes", flags->shapes,
+                  "Other shapes: NxCxHxW (as nchw and nhwc) or NxC (dense), separated by commas");
+  app->add_option("--json", flags->json, "Also write every figure to this file");
+  return {app, [flags] { run(*flags); }};
+}
+
+}  // namespace renorm::cli

@@ -1,0 +1,130 @@
+// What a normalization kernel is asked to do: shapes, groups, arguments. Plain data, no torch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace renorm::kernels {
+
+// The upper half of a float; arithmetic is done in float.
+struct BFloat16 {
+  uint16_t bits;
+};
+
+// The type of parameters and statistics that goes with data of type T.
+template <typename T>
+struct StatOf {
+  using type = float;
+};
+template <>
+struct StatOf<double> {
+  using type = double;
+};
+template <typename T>
+using Stat = typename StatOf<T>::type;
+
+// kNcs: x[n][c][s], channels first. kNsc: x[n][s][c], channels last; dense data is kNsc with s = 1.
+enum class Layout { kNcs, kNsc };
+
+enum class Activation { kNone, kRelu };
+
+// n examples of c channels at s positions.
+struct Shape {
+  int64_t n;
+  int64_t c;
+  int64_t s;
+};
+
+// How a batch is cut into normalization groups of equal size.
+// Example j of group g is number g * group_step + j * example_step of the batch.
+struct Groups {
+  int64_t count;
+  int64_t size;
+  int64_t group_step;
+  int64_t example_step;
+};
+
+// Group g = examples [g * size, (g + 1) * size). size must divide n; an empty batch has no groups.
+inline Groups contiguous_groups(int64_t n, int64_t size) {
+  return {n == 0 ? 0 : n / size, size, size, 1};
+}
+
+// Group g = examples g, g + count, g + 2 count, ... size must divide n; an empty batch has no groups.
+inline Groups strided_groups(int64_t n, int64_t size) {
+  const int64_t count = n == 0 ? 0 : n / size;
+  return {count, size, 1, count};
+}
+
+// Calls body(first, last) on pieces that cover [0, count) once, in any order and on any threads, and
+// returns when all are done. Kernels start no threads themselves: the caller hands this in. The way
+// it cuts the range never changes a result.
+using Body = std::function<void(int64_t first, int64_t last)>;
+using ParallelFor = std::function<void(int64_t count, const Body& body)>;
+
+// Training forward, for each group g and channel c over the group's examples and positions:
+//   batch_mean = mean(x)            batch_std = sqrt(eps + mean((x - batch_mean)^2))
+//   r = clip(batch_std / running_std, 1 / r_max, r_max)
+//   d = clip((batch_mean - running_mean) / running_std, -d_max, d_max)
+//   y = activation(weight * ((x - batch_mean) / batch_std * r + d) + bias)
+// x and y have the layout and do not overlap; the rest is [c] or, for statistics, [groups.count][c].
+template <typename T>
+struct Forward {
+  Layout layout;
+  Shape shape;
+  Groups groups;
+  Activation activation;
+  double eps;
+  double r_max;  // >= 1, may be infinite
+  double d_max;  // >= 0, may be infinite
+  const T* x;
+  const Stat<T>* weight;        // null: 1
+  const Stat<T>* bias;          // null: 0
+  const Stat<T>* running_mean;  // null together with running_std: r = 1, d = 0
+  const Stat<T>* running_std;
+  T* y;
+  Stat<T>* batch_mean;
+  Stat<T>* batch_mean_low;  // what batch_mean lacks: the mean is batch_mean + batch_mean_low
+  Stat<T>* batch_std;
+  Stat<T>* r;
+  Stat<T>* d;
+};
+
+// Gradient of the training forward with r and d held constant (or, if `frozen`, with batch_mean and
+// batch_std constant too, which is the gradient of inference). With activation kRelu the mask is
+// recomputed from x. dx has the layout of x and dy and overlaps neither.
+template <typename T>
+struct Backward {
+  Layout layout;
+  Shape shape;
+  Groups groups;
+  Activation activation;
+  bool frozen;
+  const T* x;
+  const T* dy;
+  const Stat<T>* weight;  // null: 1
+  const Stat<T>* bias;    // null: 0; read only for kRelu
+  const Stat<T>* batch_mean;
+  const Stat<T>* batch_mean_low;  // null: 0
+  const Stat<T>* batch_std;
+  const Stat<T>* r;  // null: 1
+  const Stat<T>* d;  // null: 0
+  T* dx;             // null: not wanted
+  Stat<T>* dweight;  // [c], null: not wanted
+  Stat<T>* dbias;    // [c], null: not wanted
+};
+
+// y = activation(weight * (x - running_mean) / running_std + bias)
+template <typename T>
+struct Inference {
+  Layout layout;
+  Shape shape;
+  Activation activation;
+  const T* x;
+  const Stat<T>* weight;  // null: 1
+  const Stat<T>* bias;    // null: 0
+  const Stat<T>* running_mean;
+  const Stat<T>* running_std;
+  T* y;
+};
+
+}  // namespace renorm::kernels

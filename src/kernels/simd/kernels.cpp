@@ -1,0 +1,290 @@
+// Plans a problem, supplies what it leaves out, and runs its phases; the loops are in the other files of this folder.
+#include "kernels/kernels.h"
+
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+
+#include "kernels/simd/internal.h"
+
+namespace renorm::kernels {
+namespace {
+
+// Outputs of at least this size bypass the cache: they would only push out what comes next.
+constexpr int64_t kStreamBytes = int64_t{8} << 20;
+// Channels-first blocks span about this many neighbouring values of an example.
+constexpr int64_t kBlockValues = 1024;
+// Channels-last units: no fewer rows than this, no more units a group than that.
+constexpr int64_t kLeastRows = 256;
+constexpr int64_t kMostBlocks = 64;
+// Channels folded by one task.
+constexpr int64_t kFoldChannels = 512;
+// From this many groups on, each is gathered and written before the next is touched.
+constexpr int64_t kGroupwise = 4;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t values_of(const Shape& shape) { return shape.n * shape.c * shape.s; }
+
+template <typename T>
+bool streams(const Shape& shape) {
+  return values_of(shape) * static_cast<int64_t>(sizeof(T)) >= kStreamBytes;
+}
+
+template <typename T>
+simd::NcsPlan plan_ncs(const Shape& shape, const Groups& groups) {
+  const int64_t block = std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(simd::kMaxBlock, shape.c));
+  const int64_t blocks = ceil_div(shape.c, block);
+  return {block, blocks, groups.count * blocks, streams<T>(shape)};
+}
+
+template <typename T>
+simd::NscPlan plan_nsc(const Shape& shape, const Groups& groups) {
+  const int64_t all = groups.size * shape.s;
+  const int64_t rows = std::max(kLeastRows, ceil_div(all, kMostBlocks));
+  const int64_t blocks = ceil_div(all, rows);
+  return {rows, blocks, groups.count * blocks, streams<T>(shape)};
+}
+
+// Uninitialised memory for `count` values.
+template <typename P>
+std::unique_ptr<P[]> allocate(int64_t count) {
+  return std::unique_ptr<P[]>(new P[static_cast<size_t>(std::max<int64_t>(count, 1))]);
+}
+
+// Arrays of one value for whatever a problem leaves out.
+template <typename P>
+class Defaults {
+ public:
+  // `given`, or `count` times `value`.
+  const P* fill(const P* given, int64_t count, P value) {
+    if (given != nullptr) return given;
+    std::unique_ptr<P[]>& array = arrays_[used_++];
+    array = allocate<P>(count);
+    std::fill_n(array.get(), count, value);
+    return array.get();
+  }
+
+ private:
+  std::unique_ptr<P[]> arrays_[5];
+  int used_ = 0;
+};
+
+template <typename P>
+class AffineArrays {
+ public:
+  explicit AffineArrays(int64_t count) : data_(allocate<P>(3 * count)), count_(count) {}
+  simd::Affine<P> get() { return {data_.get(), data_.get() + count_, data_.get() + 2 * count_}; }
+
+ private:
+  std::unique_ptr<P[]> data_;
+  int64_t count_;
+};
+
+template <typename P>
+class GradientArrays {
+ public:
+  explicit GradientArrays(int64_t count) : data_(allocate<P>(3 * count)), count_(count) {}
+  simd::Gradient<P> get() { return {data_.get(), data_.get() + count_, data_.get() + 2 * count_}; }
+
+ private:
+  std::unique_ptr<P[]> data_;
+  int64_t count_;
+};
+
+class SumArrays {
+ public:
+  explicit SumArrays(int64_t count) : data_(allocate<double>(2 * count)), count_(count) {}
+  simd::Sums get() { return {data_.get(), data_.get() + count_}; }
+
+ private:
+  std::unique_ptr<double[]> data_;
+  int64_t count_;
+};
+
+// gather(first, last) and apply(first, last) take units, fold(group, first, last) takes channels of a group. With many
+// groups a task takes whole groups, which stay in its cache between the two passes; the arithmetic is the same.
+template <class Gather, class Fold, class Apply>
+void run_nsc(const Shape& shape, const Groups& groups, const simd::NscPlan& plan, const ParallelFor& parallel_for,
+             const Gather& gather, const Fold& fold, const Apply& apply) {
+  if (groups.count >= kGroupwise) {
+    parallel_for(groups.count, [&](int64_t first, int64_t last) {
+      for (int64_t group = first; group < last; ++group) {
+        gather(group * plan.blocks, (group + 1) * plan.blocks);
+        fold(group, 0, shape.c);
+        apply(group * plan.blocks, (group + 1) * plan.blocks);
+      }
+    });
+    return;
+  }
+  const int64_t parts = ceil_div(shape.c, kFoldChannels);
+  parallel_for(plan.units, gather);
+  parallel_for(groups.count * parts, [&](int64_t first, int64_t last) {
+    for (int64_t task = first; task < last; ++task) {
+      const int64_t channel = task % parts * kFoldChannels;
+      fold(task / parts, channel, std::min(channel + kFoldChannels, shape.c));
+    }
+  });
+  parallel_for(plan.units, apply);
+}
+
+template <typename T>
+void forward_nsc(const Forward<T>& problem, const ParallelFor& parallel_for) {
+  const Shape& shape = problem.shape;
+  const simd::NscPlan plan = plan_nsc<T>(shape, problem.groups);
+  SumArrays sum_arrays(plan.units * shape.c);
+  AffineArrays<Stat<T>> affine_arrays(problem.groups.count * shape.c);
+  const simd::Sums sums = sum_arrays.get();
+  const simd::Affine<Stat<T>> affine = affine_arrays.get();
+  run_nsc(
+      shape, problem.groups, plan, parallel_for,
+      [&](int64_t first, int64_t last) { simd::gather_nsc(problem, plan, sums, first, last); },
+      [&](int64_t group, int64_t first, int64_t last) {
+        simd::fold_nsc(problem, plan, sums, affine, group, first, last);
+      },
+      [&](int64_t first, int64_t last) { simd::apply_nsc(problem, plan, affine, first, last); });
+}
+
+template <typename T>
+void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,
+                  const ParallelFor& parallel_for) {
+  const Shape& shape = problem.shape;
+  AffineArrays<Stat<T>> affine_arrays(problem.groups.count * shape.c);
+  GradientArrays<Stat<T>> gradient_arrays(problem.groups.count * shape.c);
+  const simd::Affine<Stat<T>> affine = affine_arrays.get();
+  const simd::Gradient<Stat<T>> gradient = gradient_arrays.get();
+  for (int64_t group = 0; group < problem.groups.count; ++group) {
+    simd::affine_backward_nsc(problem, affine, group);
+  }
+  run_nsc(
+      shape, problem.groups, plan, parallel_for,
+      [&](int64_t first, int64_t last) { simd::gather_backward_nsc(problem, plan, affine, sums, first, last); },
+      [&](int64_t group, int64_t first, int64_t last) {
+        simd::fold_backward_nsc(problem, plan, sums, gradient, group, first, last);
+      },
+      [&](int64_t first, int64_t last) {
+        if (problem.dx != nullptr) simd::apply_backward_nsc(problem, plan, affine, gradient, first, last);
+      });
+}
+
+// dweight = sum over groups of r / batch_std * sum dy (x - mean) + d * sum dy, dbias = sum over groups of sum dy. The
+// sums of group g start at g * stride.
+template <typename T>
+void reduce_groups(const Backward<T>& problem, const simd::Sums& sums, int64_t stride) {
+  const int64_t c = problem.shape.c;
+  for (int64_t channel = 0; channel < c; ++channel) {
+    double dweight = 0.0;
+    double dbias = 0.0;
+    for (int64_t group = 0; group < problem.groups.count; ++group) {
+      const int64_t at = group * c + channel;
+      const double sum_dy = sums.first[group * stride + channel];
+      const double slope = static_cast<double>(problem.r[at]) / static_cast<double>(problem.batch_std[at]);
+      dweight += slope * sums.second[group * stride + channel] + static_cast<double>(problem.d[at]) * sum_dy;
+      dbias += sum_dy;
+    }
+    if (problem.dweight != nullptr) problem.dweight[channel] = static_cast<Stat<T>>(dweight);
+    if (problem.dbias != nullptr) problem.dbias[channel] = static_cast<Stat<T>>(dbias);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void forward(const Forward<T>& given, const ParallelFor& parallel_for) {
+  if (given.groups.count == 0 || values_of(given.shape) == 0) return;
+  using P = Stat<T>;
+  Defaults<P> defaults;
+  Forward<T> problem = given;
+  const int64_t c = given.shape.c;
+  problem.weight = defaults.fill(given.weight, c, P{1});
+  problem.bias = defaults.fill(given.bias, c, P{0});
+  if (given.running_std == nullptr) {
+    problem.r_max = 1.0;  // any averages give r = 1, d = 0
+    problem.d_max = 0.0;
+  }
+  problem.running_mean = defaults.fill(given.running_mean, c, P{0});
+  problem.running_std = defaults.fill(given.running_std, c, P{1});
+  if (problem.layout == Layout::kNsc) {
+    forward_nsc(problem, parallel_for);
+    return;
+  }
+  const simd::NcsPlan plan = plan_ncs<T>(problem.shape, problem.groups);
+  parallel_for(plan.units, [&](int64_t first, int64_t last) { simd::forward_ncs(problem, plan, first, last); });
+}
+
+template <typename T>
+void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
+  using P = Stat<T>;
+  const Shape& shape = given.shape;
+  if (given.groups.count == 0 || values_of(shape) == 0) {
+    if (given.dweight != nullptr) std::fill_n(given.dweight, shape.c, P{0});
+    if (given.dbias != nullptr) std::fill_n(given.dbias, shape.c, P{0});
+    return;
+  }
+  Defaults<P> defaults;
+  Backward<T> problem = given;
+  const int64_t statistics = given.groups.count * shape.c;
+  problem.weight = defaults.fill(given.weight, shape.c, P{1});
+  problem.bias = defaults.fill(given.bias, shape.c, P{0});
+  problem.batch_mean_low = defaults.fill(given.batch_mean_low, statistics, P{0});
+  problem.r = defaults.fill(given.r, statistics, P{1});
+  problem.d = defaults.fill(given.d, statistics, P{0});
+  if (problem.layout == Layout::kNsc) {
+    const simd::NscPlan plan = plan_nsc<T>(shape, problem.groups);
+    SumArrays sums(plan.units * shape.c);
+    backward_nsc(problem, plan, sums.get(), parallel_for);
+    reduce_groups(problem, sums.get(), plan.blocks * shape.c);
+    return;
+  }
+  const simd::NcsPlan plan = plan_ncs<T>(shape, problem.groups);
+  SumArrays sums(statistics);
+  parallel_for(plan.units, [&](int64_t first, int64_t last) {
+    simd::backward_ncs(problem, plan, sums.get(), first, last);
+  });
+  reduce_groups(problem, sums.get(), shape.c);
+}
+
+template <typename T>
+void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
+  using P = Stat<T>;
+  const Shape& shape = given.shape;
+  if (values_of(shape) == 0) return;
+  AffineArrays<P> arrays(shape.c);
+  const simd::Affine<P> affine = arrays.get();
+  for (int64_t c = 0; c < shape.c; ++c) {
+    affine.mean[c] = given.running_mean[c];
+    affine.scale[c] = (given.weight != nullptr ? given.weight[c] : P{1}) / given.running_std[c];
+    affine.shift[c] = given.bias != nullptr ? given.bias[c] : P{0};
+  }
+  if (given.layout == Layout::kNcs) {
+    const bool stream = streams<T>(shape);
+    parallel_for(shape.n * shape.c, [&](int64_t first, int64_t last) {
+      simd::inference_ncs(given, affine, stream, first, last);
+    });
+    return;
+  }
+  const Groups whole = contiguous_groups(shape.n, shape.n);
+  Forward<T> problem{};
+  problem.shape = shape;
+  problem.groups = whole;
+  problem.activation = given.activation;
+  problem.x = given.x;
+  problem.y = given.y;
+  const simd::NscPlan plan = plan_nsc<T>(shape, whole);
+  parallel_for(plan.units,
+               [&](int64_t first, int64_t last) { simd::apply_nsc(problem, plan, affine, first, last); });
+}
+
+#define RENORM_INSTANTIATE(T)                                             \
+  template void forward<T>(const Forward<T>&, const ParallelFor&);        \
+  template void backward<T>(const Backward<T>&, const ParallelFor&);      \
+  template void inference<T>(const Inference<T>&, const ParallelFor&);
+RENORM_INSTANTIATE(float)
+RENORM_INSTANTIATE(double)
+RENORM_INSTANTIATE(BFloat16)
+#undef RENORM_INSTANTIATE
+
+}  // namespace renorm::kernels

@@ -1,0 +1,238 @@
+// Channels-first training forward and inference.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/ncs_forward.cpp"
+#include "kernels/simd/targets.h"
+// targets.h comes first.
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "kernels/simd/fold-inl.h"
+#include "kernels/simd/internal.h"
+#include "kernels/simd/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+
+// Count, mean and sum of squared distances of one channel of one group. Chunks are added up in the data's precision
+// around the previous chunk's mean and merged in double.
+template <typename P>
+struct Moments {
+  LaneSums<P> sums;
+  P shift;
+  double count;
+  double mean;
+  double m2;
+
+  // The first shift is the mean of the first few values of the channel.
+  template <typename T>
+  HWY_INLINE void Start(const T* row, int64_t s) {
+    HWY_ALIGN P head[hn::MaxLanes(Tag<P>())];
+    const int64_t n = std::min<int64_t>(s, Lanes<P>());
+    Store(n == Lanes<P>() ? Load(row) : LoadN(row, n), head);
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(head[i]);
+    shift = static_cast<P>(sum / static_cast<double>(n));
+    count = mean = m2 = 0.0;
+    sums.Clear();
+  }
+
+  HWY_NOINLINE void Flush() {
+    if (sums.count == 0) return;
+    const double n = static_cast<double>(sums.count);
+    const double sum = SumLanes(sums.first);
+    const double offset = sum / n;
+    const double chunk_mean = static_cast<double>(shift) + offset;
+    const double squares = SumLanes(sums.second) - sum * offset;
+    const double total = count + n;
+    const double delta = count == 0.0 ? 0.0 : chunk_mean - mean;
+    mean = count == 0.0 ? chunk_mean : mean + delta * (n / total);
+    m2 += (squares < 0.0 ? 0.0 : squares) + delta * delta * (count * n / total);
+    count = total;
+    shift = static_cast<P>(chunk_mean);
+    sums.Clear();
+  }
+};
+
+template <typename T>
+struct GatherMoments {
+  using P = Stat<T>;
+  static constexpr bool kActive = true;
+  const T* HWY_RESTRICT x;
+  Moments<P>& moments;
+  Vec<P> shift;
+  VectorSums<P> sums;
+
+  HWY_INLINE GatherMoments(const T* row, Moments<P>& to) : x(row), moments(to) {}
+  HWY_INLINE void Begin() {
+    shift = hn::Set(Tag<P>(), moments.shift);
+    sums.Clear();
+  }
+  HWY_INLINE void Add(Vec<P> v, int k) {
+    sums.a[k] = hn::Add(sums.a[k], v);
+    sums.b[k] = hn::MulAdd(v, v, sums.b[k]);
+  }
+  HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(Load(x + i), shift), k); }
+  HWY_INLINE void StepN(int64_t i, int64_t n) { Add(KeepN<P>(hn::Sub(LoadN(x + i, n), shift), n), 1); }
+  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
+    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+  }
+  HWY_INLINE void End(int64_t values) {
+    sums.AddTo(moments.sums, values);
+    if (moments.sums.count >= kChunk) moments.Flush();
+  }
+};
+
+template <typename T, bool kRelu, bool kStream>
+struct ApplyAffine {
+  using P = Stat<T>;
+  static constexpr bool kActive = true;
+  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  const T* HWY_RESTRICT x;
+  T* HWY_RESTRICT y;
+  Vec<P> mean;
+  Vec<P> scale;
+  Vec<P> shift;
+
+  HWY_INLINE ApplyAffine(const T* from, T* to, const simd::Affine<P>& affine, int64_t c)
+      : x(from),
+        y(to),
+        mean(hn::Set(Tag<P>(), affine.mean[c])),
+        scale(hn::Set(Tag<P>(), affine.scale[c])),
+        shift(hn::Set(Tag<P>(), affine.shift[c])) {}
+  HWY_INLINE Vec<P> Of(Vec<P> v) const {
+    v = hn::MulAdd(hn::Sub(v, mean), scale, shift);
+    if constexpr (kRelu) v = Relu<P>(v);
+    return v;
+  }
+  HWY_INLINE int64_t Head(int64_t s) const { return kStream ? ElementsToLine(y, s) : 0; }
+  HWY_INLINE void Step(int64_t i) { Store(Of(Load(x + i)), y + i); }
+  HWY_INLINE void StepN(int64_t i, int64_t n) { StoreN(Of(LoadN(x + i, n)), y + i, n); }
+  HWY_INLINE void StreamStep(int64_t i) {
+    if constexpr (kStream) {
+      Stream(Of(Load(x + i)), y + i);
+    } else {
+      Step(i);
+    }
+  }
+  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
+    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+  }
+};
+
+template <typename T, bool kRelu, bool kStream>
+struct ForwardPass {
+  using P = Stat<T>;
+  const Forward<T>& problem;
+  const NcsGeometry& geometry;
+  Moments<P> moments[simd::kMaxBlock];
+  P mean[simd::kMaxBlock];
+  P scale[simd::kMaxBlock];
+  P shift[simd::kMaxBlock];
+
+  ForwardPass(const Forward<T>& p, const NcsGeometry& g) : problem(p), geometry(g) {}
+
+  HWY_INLINE void Start(const NcsUnit& unit) {
+    for (int64_t j = 0; j < unit.width; ++j) {
+      moments[j].Start(problem.x + geometry.Row(unit, 0, j), geometry.shape.s);
+    }
+  }
+  HWY_INLINE void Fold(const NcsUnit& unit) {
+    double means[simd::kMaxBlock];
+    double m2s[simd::kMaxBlock];
+    for (int64_t j = 0; j < unit.width; ++j) {
+      moments[j].Flush();
+      means[j] = moments[j].mean;
+      m2s[j] = moments[j].m2;
+    }
+    const double count = static_cast<double>(geometry.groups.size * geometry.shape.s);
+    FoldForward<T>(problem, unit.group, unit.first, unit.first + unit.width, count, means, m2s,
+                   {mean, scale, shift});
+  }
+  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) { return {problem.x + row, moments[j]}; }
+  HWY_INLINE ApplyAffine<T, kRelu, kStream> Applier(int64_t row, int64_t j) {
+    return {problem.x + row, problem.y + row, {mean, scale, shift}, j};
+  }
+};
+
+template <typename T, bool kRelu, bool kStream>
+void RunForward(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) {
+  const NcsGeometry geometry{problem.shape, problem.groups, plan};
+  ForwardPass<T, kRelu, kStream> pass(problem, geometry);
+  RunPipeline<Stat<T>>(pass, geometry, first, last);
+}
+
+template <typename T>
+HWY_INLINE void ForwardNcs(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) {
+  const bool relu = problem.activation == Activation::kRelu;
+  if (relu) {
+    plan.stream ? RunForward<T, true, true>(problem, plan, first, last)
+                : RunForward<T, true, false>(problem, plan, first, last);
+  } else {
+    plan.stream ? RunForward<T, false, true>(problem, plan, first, last)
+                : RunForward<T, false, false>(problem, plan, first, last);
+  }
+}
+
+// A unit is one row of one channel of one example.
+template <typename T, bool kRelu, bool kStream>
+void RunInference(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
+  NoGather none;
+  for (int64_t row = first; row < last; ++row) {
+    const int64_t offset = row * problem.shape.s;
+    ApplyAffine<T, kRelu, kStream> apply(problem.x + offset, problem.y + offset, affine, row % problem.shape.c);
+    ForRow<Stat<T>>(none, apply, problem.shape.s);
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <typename T>
+HWY_INLINE void InferenceNcs(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, bool stream,
+                             int64_t first, int64_t last) {
+  const bool relu = problem.activation == Activation::kRelu;
+  if (relu) {
+    stream ? RunInference<T, true, true>(problem, affine, first, last)
+           : RunInference<T, true, false>(problem, affine, first, last);
+  } else {
+    stream ? RunInference<T, false, true>(problem, affine, first, last)
+           : RunInference<T, false, false>(problem, affine, first, last);
+  }
+}
+
+#define RENORM_DEFINE(T)                                                                                  \
+  void ForwardNcs_##T(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) { \
+    ForwardNcs(problem, plan, first, last);                                                               \
+  }                                                                                                       \
+  void InferenceNcs_##T(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, bool stream,    \
+                        int64_t first, int64_t last) {                                                    \
+    InferenceNcs(problem, affine, stream, first, last);                                                   \
+  }
+RENORM_DEFINE(float)
+RENORM_DEFINE(double)
+RENORM_DEFINE(BFloat16)
+#undef RENORM_DEFINE
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace renorm::kernels {
+
+#define RENORM_EXPORT(T)                                                                                      \
+  HWY_EXPORT(ForwardNcs_##T);                                                                                 \
+  HWY_EXPORT(InferenceNcs_##T);                                                                               \
+  void simd::forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) {       \
+    HWY_DYNAMIC_DISPATCH(ForwardNcs_##T)(problem, plan, first, last);                                         \
+  }                                                                                                           \
+  void simd::inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream,           \
+                           int64_t first, int64_t last) {                                                     \
+    HWY_DYNAMIC_DISPATCH(InferenceNcs_##T)(problem, affine, stream, first, last);                             \
+  }
+RENORM_EXPORT(float)
+RENORM_EXPORT(double)
+RENORM_EXPORT(BFloat16)
+#undef RENORM_EXPORT
+
+}  // namespace renorm::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,91 @@
+// Channels-last loops: which rows a unit has, and how vectors go along one row of channels.
+#if defined(RENORM_KERNELS_SIMD_NSC_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RENORM_KERNELS_SIMD_NSC_INL_H_
+#undef RENORM_KERNELS_SIMD_NSC_INL_H_
+#else
+#define RENORM_KERNELS_SIMD_NSC_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "kernels/simd/internal.h"
+#include "kernels/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+
+// Rows added up in the data's own precision before they go into double.
+constexpr int64_t kChunkRows = 64;
+// Rows taken together, so that a sum is loaded and stored once for all of them.
+constexpr int kRowsAtOnce = 4;
+
+// Where the rows of a channels-last problem are.
+struct NscGeometry {
+  Shape shape;
+  Groups groups;
+  simd::NscPlan plan;
+
+  int64_t Group(int64_t unit) const { return unit / plan.blocks; }
+  int64_t FirstRow(int64_t unit) const { return unit % plan.blocks * plan.rows; }
+  int64_t LastRow(int64_t unit) const { return std::min(FirstRow(unit) + plan.rows, groups.size * shape.s); }
+
+  // Calls body(offset, stride, rows) for runs of evenly spaced rows, in elements, that make up the unit, in order.
+  template <class Body>
+  HWY_INLINE void ForRuns(int64_t unit, const Body& body) const {
+    const int64_t start = Group(unit) * groups.group_step;
+    const int64_t first = FirstRow(unit);
+    const int64_t last = LastRow(unit);
+    const int64_t c = shape.c;
+    if (groups.example_step == 1) {
+      body((start * shape.s + first) * c, c, last - first);
+    } else if (shape.s == 1) {
+      body((start + first * groups.example_step) * c, groups.example_step * c, last - first);
+    } else {
+      for (int64_t row = first; row < last;) {
+        const int64_t example = row / shape.s;
+        const int64_t end = std::min(last, (example + 1) * shape.s);
+        const int64_t n = start + example * groups.example_step;
+        body((n * shape.s + row - example * shape.s) * c, c, end - row);
+        row = end;
+      }
+    }
+  }
+};
+
+// Scratch of c values, rounded up so that whole vectors fit.
+template <typename P>
+class Scratch {
+ public:
+  explicit Scratch(int64_t c) : data_(new P[static_cast<size_t>(c + 2 * Lanes<P>())]) {}
+  P* get() { return data_.get(); }
+
+ private:
+  std::unique_ptr<P[]> data_;
+};
+
+// Applies op.Step(i), op.StepN(i, n) along c channels, and op.StreamStep on the aligned lines in between.
+template <typename P, class Op>
+HWY_INLINE void AlongRow(Op& op, int64_t c) {
+  const int64_t lanes = Lanes<P>();
+  const int64_t head = op.Head(c);
+  int64_t i = 0;
+  for (; i + lanes <= head; i += lanes) op.Step(i);
+  if (i < head) op.StepN(i, head - i);
+  i = head;
+  const int64_t line = std::max(lanes, Op::kLine);
+  for (; i + line <= c; i += line) {
+    op.Prefetch(i, line);
+    for (int64_t k = 0; k < line; k += lanes) op.StreamStep(i + k);
+  }
+  for (; i + lanes <= c; i += lanes) op.Step(i);
+  if (i < c) op.StepN(i, c - i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RENORM_KERNELS_SIMD_NSC_INL_H_

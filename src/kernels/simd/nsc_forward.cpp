@@ -1,0 +1,277 @@
+// Channels-last training forward and inference: sequential passes over rows, with the sums of all channels in the
+// innermost cache.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/nsc_forward.cpp"
+#include "kernels/simd/targets.h"
+// targets.h comes first.
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "kernels/simd/fold-inl.h"
+#include "kernels/simd/internal.h"
+#include "kernels/simd/nsc-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+
+// sum += x - shift and squares += (x - shift)^2 over kRows rows; kFirst: sums start here.
+template <typename T, int kRows, bool kFirst>
+HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, const Stat<T>* HWY_RESTRICT shift,
+                        Stat<T>* HWY_RESTRICT sum, Stat<T>* HWY_RESTRICT squares) {
+  using P = Stat<T>;
+  const int64_t lanes = Lanes<P>();
+  const auto step = [&](int64_t i, auto&& load) HWY_ATTR {
+    const Vec<P> centre = Load(shift + i);
+    Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
+    Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(squares + i);
+    for (int k = 0; k < kRows; ++k) {
+      const Vec<P> v = hn::Sub(load(x + k * stride + i), centre);
+      a = hn::Add(a, v);
+      b = hn::MulAdd(v, v, b);
+    }
+    Store(a, sum + i);
+    Store(b, squares + i);
+  };
+  int64_t i = 0;
+  for (; i + lanes <= c; i += lanes) {
+    for (int k = 0; k < kRows; ++k) {
+      hwy::Prefetch(reinterpret_cast<const uint8_t*>(reinterpret_cast<uintptr_t>(x) +
+                                                     sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
+    }
+    step(i, [](const T* p) HWY_ATTR { return Load(p); });
+  }
+  // Lanes beyond the last channel hold rubbish that nobody reads.
+  if (i < c) step(i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); });
+}
+
+// The moments of all channels over the rows seen so far; shift is the mean of the last chunk.
+template <typename T>
+class RowMoments {
+  using P = Stat<T>;
+
+ public:
+  RowMoments(int64_t c, double* mean, double* m2) : c_(c), shift_(c), sum_(c), squares_(c), mean_(mean), m2_(m2) {
+    std::fill(mean, mean + c, 0.0);
+    std::fill(m2, m2 + c, 0.0);
+  }
+
+  HWY_INLINE void Add(const T* x, int64_t stride, int64_t rows) {
+    if (count_ == 0.0) ShiftByRow(x);
+    for (int64_t row = 0; row < rows; row += kChunkRows) {
+      AddChunk(x + row * stride, stride, std::min(kChunkRows, rows - row));
+    }
+  }
+
+ private:
+  void ShiftByRow(const T* x) {
+    const int64_t lanes = Lanes<P>();
+    int64_t i = 0;
+    for (; i + lanes <= c_; i += lanes) Store(Load(x + i), shift_.get() + i);
+    if (i < c_) Store(LoadN(x + i, c_ - i), shift_.get() + i);
+  }
+
+  HWY_INLINE void AddChunk(const T* x, int64_t stride, int64_t rows) {
+    int64_t row = 0;
+    if (rows >= kRowsAtOnce) {
+      AddRows<T, kRowsAtOnce, true>(x, stride, c_, shift_.get(), sum_.get(), squares_.get());
+      for (row = kRowsAtOnce; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
+        AddRows<T, kRowsAtOnce, false>(x + row * stride, stride, c_, shift_.get(), sum_.get(), squares_.get());
+      }
+    } else {
+      AddRows<T, 1, true>(x, stride, c_, shift_.get(), sum_.get(), squares_.get());
+      row = 1;
+    }
+    for (; row < rows; ++row) {
+      AddRows<T, 1, false>(x + row * stride, stride, c_, shift_.get(), sum_.get(), squares_.get());
+    }
+    Merge(static_cast<double>(rows));
+  }
+
+  HWY_NOINLINE void Merge(double rows) {
+    const double inv_rows = 1.0 / rows;
+    const double total = count_ + rows;
+    const double share = rows / total;
+    const double both = count_ * share;
+    P* HWY_RESTRICT shift = shift_.get();
+    const P* HWY_RESTRICT sum = sum_.get();
+    const P* HWY_RESTRICT squares = squares_.get();
+    double* HWY_RESTRICT mean = mean_;
+    double* HWY_RESTRICT m2 = m2_;
+    for (int64_t c = 0; c < c_; ++c) {
+      const double s = static_cast<double>(sum[c]);
+      const double offset = s * inv_rows;
+      const double chunk_mean = static_cast<double>(shift[c]) + offset;
+      const double chunk_m2 = static_cast<double>(squares[c]) - s * offset;
+      const double delta = chunk_mean - mean[c];
+      mean[c] += delta * share;
+      m2[c] += (chunk_m2 < 0.0 ? 0.0 : chunk_m2) + delta * delta * both;
+      shift[c] = static_cast<P>(chunk_mean);
+    }
+    count_ = total;
+  }
+
+  int64_t c_;
+  double count_ = 0.0;
+  Scratch<P> shift_;
+  Scratch<P> sum_;
+  Scratch<P> squares_;
+  double* mean_;
+  double* m2_;
+};
+
+template <typename T>
+HWY_INLINE void GatherNsc(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,
+                          int64_t first, int64_t last) {
+  const NscGeometry geometry{problem.shape, problem.groups, plan};
+  const int64_t c = problem.shape.c;
+  for (int64_t unit = first; unit < last; ++unit) {
+    RowMoments<T> moments(c, sums.first + unit * c, sums.second + unit * c);
+    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
+      moments.Add(problem.x + offset, stride, rows);
+    });
+  }
+}
+
+// Merges the units of a group, in order, into those of its first unit; then statistics and coefficients.
+template <typename T>
+HWY_INLINE void FoldNsc(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,
+                        const simd::Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) {
+  const NscGeometry geometry{problem.shape, problem.groups, plan};
+  const int64_t c = problem.shape.c;
+  const int64_t unit0 = group * plan.blocks;
+  double* HWY_RESTRICT mean = sums.first + unit0 * c + first;
+  double* HWY_RESTRICT m2 = sums.second + unit0 * c + first;
+  double count = static_cast<double>(geometry.LastRow(unit0) - geometry.FirstRow(unit0));
+  for (int64_t unit = unit0 + 1; unit < unit0 + plan.blocks; ++unit) {
+    const double rows = static_cast<double>(geometry.LastRow(unit) - geometry.FirstRow(unit));
+    const double* HWY_RESTRICT unit_mean = sums.first + unit * c + first;
+    const double* HWY_RESTRICT unit_m2 = sums.second + unit * c + first;
+    const double share = rows / (count + rows);
+    const double both = count * share;
+    for (int64_t i = 0; i < last - first; ++i) {
+      const double delta = unit_mean[i] - mean[i];
+      mean[i] += delta * share;
+      m2[i] += unit_m2[i] + delta * delta * both;
+    }
+    count += rows;
+  }
+  const int64_t at = group * c + first;
+  FoldForward<T>(problem, group, first, last, count, mean, m2,
+                 {affine.mean + at, affine.scale + at, affine.shift + at});
+}
+
+template <typename T, bool kRelu, bool kStream>
+struct RowOutput {
+  using P = Stat<T>;
+  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  const T* HWY_RESTRICT x;
+  T* HWY_RESTRICT y;
+  const P* HWY_RESTRICT mean;
+  const P* HWY_RESTRICT scale;
+  const P* HWY_RESTRICT shift;
+
+  static HWY_INLINE Vec<P> Of(Vec<P> v, Vec<P> mean, Vec<P> scale, Vec<P> shift) {
+    v = hn::MulAdd(hn::Sub(v, mean), scale, shift);
+    if constexpr (kRelu) v = Relu<P>(v);
+    return v;
+  }
+  HWY_INLINE int64_t Head(int64_t c) const { return kStream ? ElementsToLine(y, c) : 0; }
+  HWY_INLINE Vec<P> At(int64_t i) const {
+    return Of(Load(x + i), Load(mean + i), Load(scale + i), Load(shift + i));
+  }
+  HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
+  HWY_INLINE void StreamStep(int64_t i) {
+    if constexpr (kStream) {
+      Stream(At(i), y + i);
+    } else {
+      Step(i);
+    }
+  }
+  HWY_INLINE void StepN(int64_t i, int64_t n) {
+    StoreN(Of(LoadN(x + i, n), LoadN(mean + i, n), LoadN(scale + i, n), LoadN(shift + i, n)), y + i, n);
+  }
+  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
+    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+  }
+};
+
+// Backwards through the units: what the gathering pass read last may still be in cache.
+template <typename T, bool kRelu, bool kStream>
+void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
+              int64_t first, int64_t last) {
+  const NscGeometry geometry{problem.shape, problem.groups, plan};
+  const int64_t c = problem.shape.c;
+  for (int64_t unit = last; unit-- > first;) {
+    const int64_t at = geometry.Group(unit) * c;
+    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
+      for (int64_t row = 0; row < rows; ++row, offset += stride) {
+        RowOutput<T, kRelu, kStream> output{problem.x + offset, problem.y + offset, affine.mean + at,
+                                            affine.scale + at, affine.shift + at};
+        AlongRow<Stat<T>>(output, c);
+      }
+    });
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <typename T>
+HWY_INLINE void ApplyNsc(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
+                         int64_t first, int64_t last) {
+  if (problem.activation == Activation::kRelu) {
+    plan.stream ? RunApply<T, true, true>(problem, plan, affine, first, last)
+                : RunApply<T, true, false>(problem, plan, affine, first, last);
+  } else {
+    plan.stream ? RunApply<T, false, true>(problem, plan, affine, first, last)
+                : RunApply<T, false, false>(problem, plan, affine, first, last);
+  }
+}
+
+#define RENORM_DEFINE(T)                                                                                      \
+  void GatherNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,         \
+                     int64_t first, int64_t last) {                                                           \
+    GatherNsc(problem, plan, sums, first, last);                                                              \
+  }                                                                                                           \
+  void FoldNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,           \
+                   const simd::Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) {         \
+    FoldNsc(problem, plan, sums, affine, group, first, last);                                                 \
+  }                                                                                                           \
+  void ApplyNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine, \
+                    int64_t first, int64_t last) {                                                            \
+    ApplyNsc(problem, plan, affine, first, last);                                                             \
+  }
+RENORM_DEFINE(float)
+RENORM_DEFINE(double)
+RENORM_DEFINE(BFloat16)
+#undef RENORM_DEFINE
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace renorm::kernels {
+
+#define RENORM_EXPORT(T)                                                                                        \
+  HWY_EXPORT(GatherNsc_##T);                                                                                    \
+  HWY_EXPORT(FoldNsc_##T);                                                                                      \
+  HWY_EXPORT(ApplyNsc_##T);                                                                                     \
+  void simd::gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,     \
+                        int64_t last) {                                                                         \
+    HWY_DYNAMIC_DISPATCH(GatherNsc_##T)(problem, plan, sums, first, last);                                      \
+  }                                                                                                             \
+  void simd::fold_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums,                      \
+                      const Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) {              \
+    HWY_DYNAMIC_DISPATCH(FoldNsc_##T)(problem, plan, sums, affine, group, first, last);                         \
+  }                                                                                                             \
+  void simd::apply_nsc(const Forward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,           \
+                       int64_t first, int64_t last) {                                                           \
+    HWY_DYNAMIC_DISPATCH(ApplyNsc_##T)(problem, plan, affine, first, last);                                     \
+  }
+RENORM_EXPORT(float)
+RENORM_EXPORT(double)
+RENORM_EXPORT(BFloat16)
+#undef RENORM_EXPORT
+
+}  // namespace renorm::kernels
+#endif  // HWY_ONCE

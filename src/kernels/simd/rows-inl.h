@@ -1,0 +1,193 @@
+// Channels-first loops: one row, and the pipeline over blocks of channels in which one block is written while the next
+// is gathered, so that reads from memory, reads from cache and stores overlap.
+#if defined(RENORM_KERNELS_SIMD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RENORM_KERNELS_SIMD_ROWS_INL_H_
+#undef RENORM_KERNELS_SIMD_ROWS_INL_H_
+#else
+#define RENORM_KERNELS_SIMD_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/simd/internal.h"
+#include "kernels/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+
+// Values added up in the data's own precision before they go into double.
+constexpr int64_t kChunk = 2048;
+// Vectors a turn of the loop takes: enough independent sums to hide the latency of an addition.
+constexpr int kUnroll = 4;
+
+// Two sums over one channel: lanes that collect about kChunk values before their owner empties them into double. The
+// order of additions depends on the channel's own values alone.
+template <typename P>
+struct LaneSums {
+  HWY_ALIGN P first[hn::MaxLanes(Tag<P>())];
+  HWY_ALIGN P second[hn::MaxLanes(Tag<P>())];
+  int64_t count;
+
+  HWY_INLINE void Clear() {
+    Store(hn::Zero(Tag<P>()), first);
+    Store(hn::Zero(Tag<P>()), second);
+    count = 0;
+  }
+  HWY_INLINE void Add(Vec<P> a, Vec<P> b, int64_t values) {
+    Store(hn::Add(Load(first), a), first);
+    Store(hn::Add(Load(second), b), second);
+    count += values;
+  }
+};
+
+// kUnroll pairs of vector sums, in registers.
+template <typename P>
+struct VectorSums {
+  Vec<P> a[kUnroll];
+  Vec<P> b[kUnroll];
+
+  HWY_INLINE void Clear() {
+    for (int k = 0; k < kUnroll; ++k) a[k] = b[k] = hn::Zero(Tag<P>());
+  }
+  HWY_INLINE void AddTo(LaneSums<P>& sums, int64_t values) const {
+    sums.Add(hn::Add(hn::Add(a[0], a[1]), hn::Add(a[2], a[3])),
+             hn::Add(hn::Add(b[0], b[1]), hn::Add(b[2], b[3])), values);
+  }
+};
+
+// Stand-ins for a row that is only written or only gathered.
+struct NoGather {
+  static constexpr bool kActive = false;
+};
+struct NoApply {
+  static constexpr bool kActive = false;
+};
+
+// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n); Begin and
+// End surround at most kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n), and whole aligned
+// lines of it with StreamStep. The two work on different rows of s values; neither sees the other.
+template <typename P, class Gather, class Apply>
+HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
+  const int64_t lanes = Lanes<P>();
+  const int64_t turn = kUnroll * lanes;
+  int64_t done = 0;  // written so far
+  if constexpr (Apply::kActive) {
+    const int64_t head = apply.Head(s);
+    for (; done + lanes <= head; done += lanes) apply.Step(done);
+    if (done < head) apply.StepN(done, head - done);
+    done = head;
+  }
+  if constexpr (Gather::kActive) {
+    for (int64_t first = 0; first < s; first += kChunk) {
+      const int64_t last = std::min(first + kChunk, s);
+      int64_t i = first;
+      gather.Begin();
+      if constexpr (Apply::kActive) {
+        for (; i + turn <= last && done + turn <= s; i += turn, done += turn) {
+          gather.Prefetch(i, turn);
+          apply.Prefetch(done, turn);
+          for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
+          for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
+        }
+      }
+      for (; i + turn <= last; i += turn) {
+        gather.Prefetch(i, turn);
+        for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
+      }
+      for (; i + lanes <= last; i += lanes) gather.Step(i, 0);
+      if (i < last) gather.StepN(i, last - i);
+      gather.End(last - first);
+    }
+  }
+  if constexpr (Apply::kActive) {
+    for (; done + turn <= s; done += turn) {
+      apply.Prefetch(done, turn);
+      for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
+    }
+    const int64_t line = std::max(lanes, Apply::kLine);
+    for (; done + line <= s; done += line) {
+      for (int64_t k = 0; k < line; k += lanes) apply.StreamStep(done + k);
+    }
+    for (; done + lanes <= s; done += lanes) apply.Step(done);
+    if (done < s) apply.StepN(done, s - done);
+  }
+}
+
+// Channels [first, first + width) of one group.
+struct NcsUnit {
+  int64_t group;
+  int64_t first;
+  int64_t width;
+};
+
+// Where the rows of a channels-first problem are.
+struct NcsGeometry {
+  Shape shape;
+  Groups groups;
+  simd::NcsPlan plan;
+
+  HWY_INLINE NcsUnit Unit(int64_t index) const {
+    const int64_t first = index % plan.blocks * plan.block;
+    return {index / plan.blocks, first, std::min(plan.block, shape.c - first)};
+  }
+  // Offset of channel unit.first + j of the group's example number `example`.
+  HWY_INLINE int64_t Row(const NcsUnit& unit, int64_t example, int64_t j) const {
+    const int64_t n = unit.group * groups.group_step + example * groups.example_step;
+    return (n * shape.c + unit.first + j) * shape.s;
+  }
+};
+
+// Rows [0, width) of both units: writes `current`, gathers `next`. Either may be null.
+template <typename P, class Pass>
+HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUnit* current, const NcsUnit* next) {
+  NoGather no_gather;
+  NoApply no_apply;
+  const int64_t apply_width = current != nullptr ? current->width : 0;
+  const int64_t gather_width = next != nullptr ? next->width : 0;
+  const int64_t both = std::min(apply_width, gather_width);
+  const int64_t s = geometry.shape.s;
+  for (int64_t n = 0; n < geometry.groups.size; ++n) {
+    for (int64_t j = 0; j < both; ++j) {
+      auto apply = pass.Applier(geometry.Row(*current, n, j), j);
+      auto gather = pass.Gatherer(geometry.Row(*next, n, j), j);
+      ForRow<P>(gather, apply, s);
+    }
+    for (int64_t j = both; j < apply_width; ++j) {
+      auto apply = pass.Applier(geometry.Row(*current, n, j), j);
+      ForRow<P>(no_gather, apply, s);
+    }
+    for (int64_t j = both; j < gather_width; ++j) {
+      auto gather = pass.Gatherer(geometry.Row(*next, n, j), j);
+      ForRow<P>(gather, no_apply, s);
+    }
+  }
+}
+
+// Units [first, last) through a Pass: Start(unit) before a unit is gathered, Fold(unit) between its gathering and its
+// writing. A unit's Start comes after the Fold of the unit before.
+template <typename P, class Pass>
+HWY_INLINE void RunPipeline(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
+  NcsUnit current = geometry.Unit(first);
+  pass.Start(current);
+  ForUnits<P>(pass, geometry, nullptr, &current);
+  for (int64_t index = first; index < last; ++index) {
+    pass.Fold(current);
+    if (index + 1 == last) {
+      ForUnits<P>(pass, geometry, &current, nullptr);
+      break;
+    }
+    const NcsUnit next = geometry.Unit(index + 1);
+    pass.Start(next);
+    ForUnits<P>(pass, geometry, &current, &next);
+    current = next;
+  }
+  hwy::FlushStream();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RENORM_KERNELS_SIMD_ROWS_INL_H_

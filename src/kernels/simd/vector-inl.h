@@ -1,0 +1,150 @@
+// Loads, stores and the row loop that the SIMD kernels share. Compiled once per instruction set: everything
+// stays inside Highway's target namespace.
+#if defined(RENORM_KERNELS_SIMD_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RENORM_KERNELS_SIMD_VECTOR_INL_H_
+#undef RENORM_KERNELS_SIMD_VECTOR_INL_H_
+#else
+#define RENORM_KERNELS_SIMD_VECTOR_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/problem.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kLineBytes = 64;
+// How far ahead of the loads rows are prefetched.
+constexpr int64_t kPrefetchBytes = 1024;
+
+template <typename P>
+using Tag = hn::ScalableTag<P>;
+template <typename P>
+using Vec = hn::Vec<Tag<P>>;
+
+template <typename P>
+HWY_INLINE int64_t Lanes() {
+  return static_cast<int64_t>(hn::Lanes(Tag<P>()));
+}
+
+// BFloat16 travels as 16-bit integers: Highway's own conversion truncates in some releases.
+using TagBits16 = hn::Rebind<uint16_t, Tag<float>>;
+using TagBits32 = hn::Rebind<uint32_t, Tag<float>>;
+using TagInt32 = hn::Rebind<int32_t, Tag<float>>;
+
+HWY_INLINE Vec<float> WidenBits(hn::Vec<TagBits16> bits) {
+  return hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(hn::PromoteTo(TagBits32(), bits)));
+}
+
+// Rounds to nearest even; NaN stays NaN.
+HWY_INLINE hn::Vec<TagBits16> NarrowBits(Vec<float> v) {
+  const TagBits32 d32;
+  const auto bits = hn::BitCast(d32, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7FFFu)));
+  const auto quiet = hn::Or(bits, hn::Set(d32, 0x00400000u));
+  const auto is_nan = hn::RebindMask(d32, hn::Ne(v, v));
+  const auto kept = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  return hn::DemoteTo(TagBits16(), hn::BitCast(TagInt32(), kept));
+}
+
+template <typename P>
+HWY_INLINE Vec<P> Load(const P* p) {
+  return hn::LoadU(Tag<P>(), p);
+}
+HWY_INLINE Vec<float> Load(const BFloat16* p) {
+  return WidenBits(hn::LoadU(TagBits16(), reinterpret_cast<const uint16_t*>(p)));
+}
+
+template <typename P>
+HWY_INLINE void Store(Vec<P> v, P* p) {
+  hn::StoreU(v, Tag<P>(), p);
+}
+HWY_INLINE void Store(Vec<float> v, BFloat16* p) {
+  hn::StoreU(NarrowBits(v), TagBits16(), reinterpret_cast<uint16_t*>(p));
+}
+
+// p is a multiple of the vector's size.
+template <typename P>
+HWY_INLINE void Stream(Vec<P> v, P* p) {
+  hn::Stream(v, Tag<P>(), p);
+}
+HWY_INLINE void Stream(Vec<float> v, BFloat16* p) {
+  hn::Stream(NarrowBits(v), TagBits16(), reinterpret_cast<uint16_t*>(p));
+}
+
+// p[0, n) and zeros, n < Lanes. Reads nothing beyond p + n.
+template <typename T>
+HWY_INLINE Vec<Stat<T>> LoadN(const T* p, int64_t n) {
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (sizeof(T) >= 4) {
+    const Tag<T> d;
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
+  }
+#endif
+  HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())] = {};
+  for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
+  return Load(buffer);
+}
+
+// p[0, n) = v, n < Lanes. Writes nothing beyond p + n.
+template <typename T>
+HWY_INLINE void StoreN(Vec<Stat<T>> v, T* p, int64_t n) {
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (sizeof(T) >= 4) {
+    const Tag<T> d;
+    hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
+    return;
+  }
+#endif
+  HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())];
+  Store(v, buffer);
+  for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+}
+
+// v with zeros from lane n on.
+template <typename P>
+HWY_INLINE Vec<P> KeepN(Vec<P> v, int64_t n) {
+  return hn::IfThenElseZero(hn::FirstN(Tag<P>(), static_cast<size_t>(n)), v);
+}
+
+template <typename P>
+HWY_INLINE Vec<P> Relu(Vec<P> v) {
+  return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(Tag<P>())), v);
+}
+
+// The sum of all lanes, added up in double.
+template <typename P>
+HWY_INLINE double SumLanes(const P* lanes) {
+  double sum = 0.0;
+  for (int64_t i = 0; i < Lanes<P>(); ++i) sum += static_cast<double>(lanes[i]);
+  return sum;
+}
+
+// Asks for the lines that hold the `bytes` bytes kPrefetchBytes beyond p. Never faults.
+HWY_INLINE void PrefetchAhead(const void* p, int64_t bytes) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(p) + kPrefetchBytes;
+  for (int64_t line = 0; line < bytes; line += kLineBytes) {
+    hwy::Prefetch(reinterpret_cast<const uint8_t*>(first + static_cast<uintptr_t>(line)));
+  }
+}
+
+// How many of s elements at p lie before the first cache line border.
+template <typename T>
+HWY_INLINE int64_t ElementsToLine(const T* p, int64_t s) {
+  const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) % kLineBytes);
+  return std::min<int64_t>(s, past == 0 ? 0 : (kLineBytes - past) / static_cast<int64_t>(sizeof(T)));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RENORM_KERNELS_SIMD_VECTOR_INL_H_

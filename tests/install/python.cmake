@@ -1,0 +1,10 @@
+# cmake -DLIBRARY= -DSCRIPT= -P python.cmake: runs the script on the library where python3 can import torch.
+find_program(python python3)
+if(python)
+  execute_process(COMMAND ${python} -c "import torch" RESULT_VARIABLE no_torch OUTPUT_QUIET ERROR_QUIET)
+endif()
+if(NOT python OR no_torch)
+  message(STATUS "skipped: no Python with torch")
+  return()
+endif()
+execute_process(COMMAND ${python} ${SCRIPT} ${LIBRARY} COMMAND_ERROR_IS_FATAL ANY)

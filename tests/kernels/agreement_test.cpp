@@ -1,0 +1,108 @@
+// The fast kernels against the reference, on the best instruction set and on each of the others.
+#include "agreement.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "support/effort.h"
+#include "support/parallel.h"
+
+namespace renorm::test {
+namespace {
+
+using kernels::Activation;
+using kernels::BFloat16;
+using kernels::Layout;
+using DataTypes = ::testing::Types<float, double, BFloat16>;
+
+constexpr int64_t kCases = 2000;          // a data type
+constexpr int64_t kCasesOfATarget = 150;  // a data type and instruction set
+
+// However the work is cut, the result is the same; determinism_test.cpp holds kernels to that.
+kernels::ParallelFor draw_parallel_for(Random& random) {
+  switch (random.integer(0, 2)) {
+    case 0:
+      return serial();
+    case 1:
+      return in_pieces(random.integer(2, 9));
+    default:
+      return in_pieces(random.integer(2, 50), Order::kReversed);
+  }
+}
+
+template <typename T>
+void expect_agreement(int64_t cases, uint64_t seed) {
+  Random random(seed);
+  for (int64_t k = 0; k < cases; ++k) {
+    const Case c = draw_case(random);
+    ASSERT_TRUE(agrees<T>(c, draw_parallel_for(random))) << "  case " << k;
+  }
+}
+
+template <typename T>
+class KernelAgreement : public ::testing::Test {};
+TYPED_TEST_SUITE(KernelAgreement, DataTypes);
+
+TYPED_TEST(KernelAgreement, HoldsInGeneratedCases) {
+  expect_agreement<TypeParam>(case_count(kCases), 100 + sizeof(TypeParam));
+}
+
+// Outputs above 8 MB take stores that bypass the cache: 4.3 million values reach that in every type.
+TYPED_TEST(KernelAgreement, HoldsForOutputsBeyondTheCache) {
+  struct Large {
+    Layout layout;
+    kernels::Shape shape;
+    int64_t group_size;
+    bool misaligned;
+  };
+  const std::vector<Large> list = {{Layout::kNcs, {8, 67, 8191}, 8, false},
+                                   {Layout::kNcs, {64, 1031, 67}, 16, true},
+                                   {Layout::kNsc, {8, 127, 4357}, 4, true},
+                                   {Layout::kNsc, {4201, 1024, 1}, 4201, false}};
+  Random random(200);
+  for (int64_t k = 0; k < case_count(static_cast<int64_t>(list.size())); ++k) {
+    const Large& large = list[static_cast<size_t>(k)];
+    Case c;
+    c.layout = large.layout;
+    c.shape = large.shape;
+    // Elements in double are four times as large as in bfloat16; fewer of them do.
+    if (sizeof(TypeParam) == sizeof(double)) c.shape.n = (c.shape.n + 1) / 2;
+    const int64_t size = c.shape.n % large.group_size == 0 ? large.group_size : c.shape.n;
+    c.groups = kernels::contiguous_groups(c.shape.n, size);
+    c.misaligned = large.misaligned;
+    c.activation = large.misaligned ? Activation::kRelu : Activation::kNone;
+    c.r_max = 1.5;
+    c.d_max = 0.5;
+    c.seed = random.bits();
+    ASSERT_TRUE(agrees<TypeParam>(c, in_pieces(3)));
+  }
+}
+
+// Puts back the choice by CPU when a test ends, whatever its result.
+class KernelTargets : public ::testing::Test {
+ protected:
+  void TearDown() override { kernels::force_simd_target(""); }
+};
+
+TEST_F(KernelTargets, EachRunnableTargetAgrees) {
+  const std::string chosen = kernels::simd_target();
+  const std::vector<std::string> targets = kernels::runnable_simd_targets();
+  ASSERT_FALSE(targets.empty());
+  EXPECT_EQ(chosen, targets.front());
+  for (const std::string& target : targets) {
+    SCOPED_TRACE(target);
+    kernels::force_simd_target(target);
+    ASSERT_EQ(kernels::simd_target(), target);
+    ASSERT_NO_FATAL_FAILURE(expect_agreement<float>(case_count(kCasesOfATarget), 301));
+    ASSERT_NO_FATAL_FAILURE(expect_agreement<double>(case_count(kCasesOfATarget), 302));
+    ASSERT_NO_FATAL_FAILURE(expect_agreement<BFloat16>(case_count(kCasesOfATarget), 303));
+  }
+  kernels::force_simd_target("");
+  EXPECT_EQ(kernels::simd_target(), chosen);
+}
+
+}  // namespace
+}  // namespace renorm::test

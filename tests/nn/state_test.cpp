@@ -1,0 +1,230 @@
+// What is saved, loaded, cloned and converted goes on training exactly where it was.
+#include <sstream>
+
+#include "support.h"
+
+namespace renorm::testing {
+namespace {
+
+using State = Seeded;
+
+constexpr int kStepsBefore = 7;
+constexpr int kStepsAfter = 9;
+
+// Moves through hold, ramp and plateau during the steps of these tests.
+BatchRenormOptions ramping() {
+  return BatchRenormOptions(4).momentum(0.1).clip(ClipSchedule::ramp(3, 3.0, 12, 5.0, 10));
+}
+
+torch::nn::Sequential model() {
+  return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3).bias(false)),
+                               BatchRenorm2d(ramping()), torch::nn::ReLU());
+}
+
+BatchRenorm2dImpl& norm_of(torch::nn::Sequential net) { return *net[1]->as<BatchRenorm2dImpl>(); }
+
+void train(torch::nn::Sequential net, int first, int steps) {
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  for (int step = first; step < first + steps; ++step) {
+    torch::manual_seed(step);
+    optimizer.zero_grad();
+    net->forward(torch::randn({6, 3, 5, 5}) * 2.0 + 1.0).square().mean().backward();
+    optimizer.step();
+  }
+}
+
+void expect_same_state(const torch::nn::Module& a, const torch::nn::Module& b) {
+  const auto compare = [](const auto& left, const auto& right) {
+    ASSERT_EQ(left.size(), right.size());
+    for (const auto& item : left) EXPECT_TRUE(torch::equal(item.value(), right[item.key()])) << item.key();
+  };
+  compare(a.named_parameters(), b.named_parameters());
+  compare(a.named_buffers(), b.named_buffers());
+}
+
+// Both nets have come kStepsBefore steps far.
+void expect_same_future(torch::nn::Sequential a, torch::nn::Sequential b) {
+  expect_same_state(*a, *b);
+  EXPECT_EQ(norm_of(a).step(), kStepsBefore);
+  EXPECT_EQ(norm_of(b).clip_limits().r_max, norm_of(a).clip_limits().r_max);
+  EXPECT_GT(norm_of(b).clip_limits().r_max, 1.0);
+  train(a, kStepsBefore, kStepsAfter);
+  train(b, kStepsBefore, kStepsAfter);
+  expect_same_state(*a, *b);
+  EXPECT_EQ(norm_of(b).step(), kStepsBefore + kStepsAfter);
+}
+
+// One norm in a container, one registered twice.
+struct Nested : torch::nn::Module {
+  Nested() {
+    register_module("stem", stem);
+    register_module("norm", norm);
+    register_module("again", norm);
+  }
+  torch::nn::Sequential stem{torch::nn::Conv2d(3, 4, 3), BatchRenorm2d(4)};
+  BatchRenorm2d norm{4};
+};
+
+TEST_F(State, SavedAndLoadedModelGoesOnExactly) {
+  auto net = model();
+  train(net, 0, kStepsBefore);
+  std::stringstream file;
+  torch::save(net, file);
+  auto loaded = model();
+  torch::load(loaded, file);
+  expect_same_future(net, loaded);
+}
+
+TEST_F(State, LoadedModelForgetsItsOwnPast) {
+  auto net = model();
+  train(net, 0, kStepsBefore);
+  std::stringstream file;
+  torch::save(net, file);
+  auto loaded = model();
+  train(loaded, 100, 3);
+  torch::load(loaded, file);
+  expect_same_future(net, loaded);
+}
+
+TEST_F(State, SavedAndLoadedLayerIsTheSame) {
+  BatchRenorm1d layer(ramping());
+  for (int step = 0; step < 5; ++step) layer->forward(torch::randn({8, 4}));
+  std::stringstream file;
+  torch::save(layer, file);
+  BatchRenorm1d loaded(ramping());
+  torch::load(loaded, file);
+  expect_same_state(*layer, *loaded);
+  EXPECT_EQ(loaded->step(), 5);
+}
+
+TEST_F(State, LayersWithoutParametersOrAveragesSaveAndLoad) {
+  for (const bool affine : {true, false}) {
+    for (const bool tracks : {true, false}) {
+      const auto options = BatchRenormOptions(4).affine(affine).scale(false).track_running_stats(tracks);
+      BatchRenorm1d layer(options);
+      randomize(*layer);
+      std::stringstream file;
+      torch::save(layer, file);
+      BatchRenorm1d loaded(options);
+      torch::load(loaded, file);
+      EXPECT_EQ(loaded->parameters().size(), affine ? 1U : 0U);
+      EXPECT_EQ(loaded->buffers().size(), tracks ? 3U : 0U);
+      expect_same_state(*layer, *loaded);
+      expect_same_state(*layer, *layer->clone());
+    }
+  }
+}
+
+TEST_F(State, CloneGoesOnExactly) {
+  auto net = model();
+  train(net, 0, kStepsBefore);
+  const auto clone = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+  expect_same_future(net, torch::nn::Sequential(clone));
+}
+
+TEST_F(State, CloneSharesNothing) {
+  BatchRenorm2d layer(ramping().statistics(Statistics::kDeferred).name("stem").group_size(2));
+  layer->eval();
+  layer->use_batch_statistics(true);
+  layer->train();
+  layer->forward(torch::randn({4, 4, 3, 3}));
+  const auto clone = std::dynamic_pointer_cast<BatchRenorm2dImpl>(layer->clone());
+  EXPECT_EQ(clone->clip_telemetry().values, 0);
+  EXPECT_FALSE(clone->commit());
+  EXPECT_EQ(clone->options.clip(), layer->options.clip());
+  EXPECT_EQ(clone->options.name(), "stem");
+  EXPECT_EQ(clone->options.group_size(), 2);
+  EXPECT_TRUE(clone->uses_batch_statistics());
+
+  const Snapshot before(*clone);
+  EXPECT_TRUE(layer->commit());
+  {
+    const torch::NoGradGuard no_grad;
+    layer->weight.fill_(7.0);
+  }
+  EXPECT_TRUE(Snapshot(*clone) == before);
+  EXPECT_EQ(clone->weight.max().item<float>(), 1.0F);
+  EXPECT_TRUE(clone->named_buffers()["running_mean"].is_same(clone->running_mean));
+}
+
+TEST_F(State, ConversionToDoubleAndBackGoesOnExactly) {
+  auto net = model();
+  train(net, 0, kStepsBefore);
+  auto moved = torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
+  moved->to(torch::kDouble);
+  EXPECT_EQ(norm_of(moved).weight.scalar_type(), torch::kDouble);
+  EXPECT_EQ(norm_of(moved).running_std.scalar_type(), torch::kDouble);
+  EXPECT_EQ(norm_of(moved).num_batches_tracked.scalar_type(), torch::kLong);
+  moved->to(torch::kCPU, torch::kFloat);
+  moved->to(torch::kCPU);
+  expect_same_future(net, moved);
+}
+
+TEST_F(State, NarrowDtypesLeaveTheLayerInFloat) {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    auto net = model();
+    net->to(dtype);
+    EXPECT_EQ(net[0]->as<torch::nn::Conv2dImpl>()->weight.scalar_type(), dtype);
+    for (const auto& parameter : norm_of(net).parameters()) EXPECT_EQ(parameter.scalar_type(), torch::kFloat);
+    EXPECT_EQ(norm_of(net).running_std.scalar_type(), torch::kFloat);
+    net->to(torch::kCPU, dtype);
+    EXPECT_EQ(norm_of(net).running_mean.scalar_type(), torch::kFloat);
+  }
+  auto net = model();
+  net->to(torch::kBFloat16);
+  EXPECT_EQ(net->forward(torch::randn({2, 3, 5, 5}).to(torch::kBFloat16)).scalar_type(), torch::kBFloat16);
+}
+
+TEST_F(State, ResetParametersStartsAnew) {
+  BatchRenorm2d layer(ramping().statistics(Statistics::kDeferred));
+  layer->forward(torch::randn({4, 4, 3, 3}));
+  layer->commit();
+  layer->forward(torch::randn({4, 4, 3, 3}));
+  layer->reset_parameters();
+  EXPECT_FALSE(layer->commit());
+  EXPECT_EQ(layer->clip_telemetry().values, 0);
+  expect_same_state(*layer, *BatchRenorm2d(ramping()));
+}
+
+TEST_F(State, ParametersAreWhatTheOptionsAskFor) {
+  BatchRenorm1d full(4);
+  EXPECT_TRUE(full->weight.requires_grad());
+  EXPECT_TRUE(full->bias.requires_grad());
+  BatchRenorm1d paper(BatchRenormOptions(4).scale(false));
+  EXPECT_FALSE(paper->weight.defined());
+  EXPECT_TRUE(paper->bias.defined());
+  BatchRenorm1d bare(BatchRenormOptions(4).affine(false));
+  EXPECT_TRUE(bare->parameters().empty());
+  EXPECT_EQ(bare->forward(torch::randn({3, 4})).size(0), 3);
+}
+
+TEST_F(State, LayersOfAModelAreFoundOnceAndNamedByTheirPath) {
+  Nested net;
+  const auto layers = batch_renorm_layers(net);
+  ASSERT_EQ(layers.size(), 2U);
+  EXPECT_EQ(layers[0].path, "stem.1");
+  EXPECT_EQ(layers[1].path, "norm");
+  EXPECT_EQ(layers[1].layer, net.norm.get());
+  name_layers(net);
+  EXPECT_EQ(net.norm->options.name(), "norm");
+  expect_message(
+      [&] {
+        net.stem->forward(torch::randn({1, 3, 3, 3}));
+      },
+      {"renorm::BatchRenorm2d \"stem.1\""});
+  const auto alone = batch_renorm_layers(*net.norm);
+  ASSERT_EQ(alone.size(), 1U);
+  EXPECT_EQ(alone[0].path, "");
+}
+
+TEST_F(State, PrintsItsOptions) {
+  std::ostringstream text;
+  text << *BatchRenorm2d(BatchRenormOptions(64).group_size(4).activation(Activation::kRelu));
+  EXPECT_EQ(text.str(),
+            "renorm::BatchRenorm2d(64, eps=1e-05, momentum=0.01, affine=true, scale=true, "
+            "track_running_stats=true, group_size=4 contiguous, activation=relu, "
+            "clip=(r_max 3 at 40000, d_max 5 at 25000, hold 5000))");
+}
+
+}  // namespace
+}  // namespace renorm::testing
