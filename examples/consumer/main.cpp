@@ -47,7 +47,7 @@ Batch draw(int64_t size) {
   const auto labels = torch::randint(0, 2, {size}, torch::kLong);
   auto images = torch::randn({size, 1, 16, 16});
   for (int64_t i = 0; i < size; ++i) {
-    images[i].narrow(2, 8 * labels[i].item<int64_t>(), 8) += 1.0;
+    images[i].narrow(2, 8 * labels[i].item<int64_t>(), 8) += 0.3;
   }
   return {images, labels};
 }

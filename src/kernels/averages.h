@@ -9,8 +9,8 @@ namespace renorm::kernels {
 // Every (group, channel) pair of every forward counts once.
 struct ClipCounts {
   int64_t values = 0;
-  int64_t r_above = 0;  // batch_std / running_std > r_max
-  int64_t r_below = 0;  // batch_std / running_std < 1 / r_max
+  int64_t r_above = 0;    // batch_std / running_std > r_max
+  int64_t r_below = 0;    // batch_std / running_std < 1 / r_max
   int64_t d_outside = 0;  // |batch_mean - running_mean| / running_std > d_max
   double r_sum = 0.0;
   double r_sum_of_squares = 0.0;

@@ -45,9 +45,7 @@ struct Groups {
 };
 
 // Group g = examples [g * size, (g + 1) * size). size must divide n; an empty batch has no groups.
-inline Groups contiguous_groups(int64_t n, int64_t size) {
-  return {n == 0 ? 0 : n / size, size, size, 1};
-}
+inline Groups contiguous_groups(int64_t n, int64_t size) { return {n == 0 ? 0 : n / size, size, size, 1}; }
 
 // Group g = examples g, g + count, g + 2 count, ... size must divide n; an empty batch has no groups.
 inline Groups strided_groups(int64_t n, int64_t size) {

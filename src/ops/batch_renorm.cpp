@@ -6,7 +6,8 @@
 #include "ops/schema.h"
 
 #if TORCH_VERSION_MAJOR >= 2
-#define RENORM_TAGS , { at::Tag::pt2_compliant_tag }
+#define RENORM_TAGS \
+  , { at::Tag::pt2_compliant_tag }
 #else
 #define RENORM_TAGS
 #endif
@@ -18,7 +19,8 @@ TORCH_LIBRARY(renorm, m) {
       "int grouping=0, int activation=0) -> (Tensor output, Tensor batch_mean, Tensor batch_mean_low, "
       "Tensor batch_std, Tensor r, Tensor d)" RENORM_TAGS);
   m.def(
-      "batch_renorm_backward(Tensor grad_output, Tensor input, Tensor? weight, Tensor? bias, Tensor batch_mean, "
+      "batch_renorm_backward(Tensor grad_output, Tensor input, Tensor? weight, Tensor? bias, Tensor "
+      "batch_mean, "
       "Tensor? batch_mean_low, Tensor batch_std, Tensor? r, Tensor? d, int group_size, int grouping, "
       "int activation, bool frozen, bool[3] output_mask) -> (Tensor, Tensor, Tensor)" RENORM_TAGS);
   m.def(
@@ -36,12 +38,13 @@ auto typed(const char* name) {
 
 }  // namespace
 
-ForwardTensors call_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                 const OptionalTensor& running_mean, const OptionalTensor& running_std, double eps,
-                                 double r_max, double d_max, int64_t group_size, int64_t grouping,
-                                 int64_t activation) {
+ForwardTensors call_batch_renorm(const at::Tensor& input, const OptionalTensor& weight,
+                                 const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                 const OptionalTensor& running_std, double eps, double r_max, double d_max,
+                                 int64_t group_size, int64_t grouping, int64_t activation) {
   static const auto op = typed<BatchRenormFunction>("renorm::batch_renorm");
-  return op.call(input, weight, bias, running_mean, running_std, eps, r_max, d_max, group_size, grouping, activation);
+  return op.call(input, weight, bias, running_mean, running_std, eps, r_max, d_max, group_size, grouping,
+                 activation);
 }
 
 BackwardTensors call_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input,
@@ -51,8 +54,8 @@ BackwardTensors call_batch_renorm_backward(const at::Tensor& grad_output, const 
                                            const OptionalTensor& d, int64_t group_size, int64_t grouping,
                                            int64_t activation, bool frozen, std::array<bool, 3> output_mask) {
   static const auto op = typed<BatchRenormBackwardFunction>("renorm::batch_renorm_backward");
-  return op.call(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d, group_size, grouping,
-                 activation, frozen, output_mask);
+  return op.call(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d, group_size,
+                 grouping, activation, frozen, output_mask);
 }
 
 at::Tensor call_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
@@ -69,8 +72,8 @@ BatchRenormResult batch_renorm(const at::Tensor& input, const at::Tensor& weight
       input, optional(weight), optional(bias), optional(running_mean), optional(running_std), arguments.eps,
       arguments.r_max, arguments.d_max, arguments.group_size, static_cast<int64_t>(arguments.grouping),
       static_cast<int64_t>(arguments.activation));
-  return {std::move(output), std::move(batch_mean), std::move(batch_mean_low),
-          std::move(batch_std), std::move(r), std::move(d)};
+  return {std::move(output),    std::move(batch_mean), std::move(batch_mean_low),
+          std::move(batch_std), std::move(r),          std::move(d)};
 }
 
 at::Tensor batch_renorm_inference(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,

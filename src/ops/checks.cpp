@@ -2,25 +2,29 @@
 
 namespace renorm::ops {
 
-at::ScalarType statistics_type(at::ScalarType input) { return input == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType statistics_type(at::ScalarType input) {
+  return input == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 namespace {
 
 void check_input(const char* op, const at::Tensor& input) {
   TORCH_CHECK(input.defined(), op, ": input must be a tensor, got none");
-  TORCH_CHECK(at::isFloatingType(input.scalar_type()), op,
-              ": input must have a floating dtype, got ", input.scalar_type());
+  TORCH_CHECK(at::isFloatingType(input.scalar_type()), op, ": input must have a floating dtype, got ",
+              input.scalar_type());
   TORCH_CHECK(input.dim() >= 2, op, ": input must be [batch, channels, ...], got ", input.dim(),
               " dimension(s) of sizes ", input.sizes());
 }
 
-void check_per_channel(const char* op, const char* name, const OptionalTensor& optional, const at::Tensor& input) {
+void check_per_channel(const char* op, const char* name, const OptionalTensor& optional,
+                       const at::Tensor& input) {
   if (!optional.has_value() || !optional->defined()) return;
   const at::Tensor& tensor = *optional;
-  TORCH_CHECK(tensor.dim() == 1 && tensor.size(0) == input.size(1), op, ": ", name, " must have one value for each of the ",
-              input.size(1), " channels of input, got sizes ", tensor.sizes());
-  TORCH_CHECK(tensor.device() == input.device(), op, ": ", name, " must be on the device of input, ", input.device(),
-              ", got ", tensor.device());
+  TORCH_CHECK(tensor.dim() == 1 && tensor.size(0) == input.size(1), op, ": ", name,
+              " must have one value for each of the ", input.size(1), " channels of input, got sizes ",
+              tensor.sizes());
+  TORCH_CHECK(tensor.device() == input.device(), op, ": ", name, " must be on the device of input, ",
+              input.device(), ", got ", tensor.device());
   const at::ScalarType expected = statistics_type(input.scalar_type());
   TORCH_CHECK(tensor.scalar_type() == expected, op, ": ", name, " must be ", expected, " for input of type ",
               input.scalar_type(), ", got ", tensor.scalar_type());
@@ -39,9 +43,11 @@ void check_arguments(const char* op, const BatchRenormArguments& arguments, cons
   TORCH_CHECK(arguments.group_size >= 0, op, ": group_size must be >= 0 (0 = the whole batch), got ",
               arguments.group_size);
   TORCH_CHECK(arguments.group_size == 0 || input.size(0) % arguments.group_size == 0, op,
-              ": group_size must divide the batch of ", input.size(0), " examples, got ", arguments.group_size);
+              ": group_size must divide the batch of ", input.size(0), " examples, got ",
+              arguments.group_size);
   TORCH_CHECK(arguments.grouping == Grouping::kContiguous || arguments.grouping == Grouping::kStrided, op,
-              ": grouping must be 0 (contiguous) or 1 (strided), got ", static_cast<int64_t>(arguments.grouping));
+              ": grouping must be 0 (contiguous) or 1 (strided), got ",
+              static_cast<int64_t>(arguments.grouping));
   check_activation(op, static_cast<int64_t>(arguments.activation));
 }
 
@@ -49,8 +55,8 @@ void check_statistics(const char* op, const char* name, const OptionalTensor& op
                       const at::Tensor& input) {
   if (!optional.has_value() || !optional->defined()) return;
   const at::Tensor& tensor = *optional;
-  TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == groups && tensor.size(1) == input.size(1), op, ": ", name,
-              " must be [", groups, ", ", input.size(1), "], got sizes ", tensor.sizes());
+  TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == groups && tensor.size(1) == input.size(1), op, ": ",
+              name, " must be [", groups, ", ", input.size(1), "], got sizes ", tensor.sizes());
   TORCH_CHECK(tensor.scalar_type() == statistics_type(input.scalar_type()), op, ": ", name, " must be ",
               statistics_type(input.scalar_type()), " for input of type ", input.scalar_type(), ", got ",
               tensor.scalar_type());
@@ -73,15 +79,15 @@ void check_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, c
   check_arguments(op, arguments, input);
 }
 
-void check_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input, const OptionalTensor& weight,
-                                 const OptionalTensor& bias, const at::Tensor& batch_mean,
-                                 const OptionalTensor& batch_mean_low, const at::Tensor& batch_std,
-                                 const OptionalTensor& r, const OptionalTensor& d,
-                                 const BatchRenormArguments& arguments) {
+void check_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                                 const OptionalTensor& weight, const OptionalTensor& bias,
+                                 const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
+                                 const at::Tensor& batch_std, const OptionalTensor& r,
+                                 const OptionalTensor& d, const BatchRenormArguments& arguments) {
   const char* op = "renorm::batch_renorm_backward";
   check_input(op, input);
-  TORCH_CHECK(grad_output.sizes() == input.sizes(), op, ": grad_output must have the sizes of input, ", input.sizes(),
-              ", got ", grad_output.sizes());
+  TORCH_CHECK(grad_output.sizes() == input.sizes(), op, ": grad_output must have the sizes of input, ",
+              input.sizes(), ", got ", grad_output.sizes());
   check_per_channel(op, "weight", weight, input);
   check_per_channel(op, "bias", bias, input);
   check_arguments(op, arguments, input);
@@ -93,8 +99,9 @@ void check_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor
   check_statistics(op, "d", d, groups, input);
 }
 
-void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                  const at::Tensor& running_mean, const at::Tensor& running_std, int64_t activation) {
+void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const at::Tensor& running_mean,
+                                  const at::Tensor& running_std, int64_t activation) {
   const char* op = "renorm::batch_renorm_inference";
   check_input(op, input);
   TORCH_CHECK(running_mean.defined() && running_std.defined(), op,

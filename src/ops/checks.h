@@ -15,13 +15,14 @@ at::ScalarType statistics_type(at::ScalarType input);
 void check_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
                         const OptionalTensor& running_mean, const OptionalTensor& running_std,
                         const BatchRenormArguments& arguments);
-void check_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input, const OptionalTensor& weight,
-                                 const OptionalTensor& bias, const at::Tensor& batch_mean,
-                                 const OptionalTensor& batch_mean_low, const at::Tensor& batch_std,
-                                 const OptionalTensor& r, const OptionalTensor& d,
-                                 const BatchRenormArguments& arguments);
-void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                  const at::Tensor& running_mean, const at::Tensor& running_std, int64_t activation);
+void check_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                                 const OptionalTensor& weight, const OptionalTensor& bias,
+                                 const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
+                                 const at::Tensor& batch_std, const OptionalTensor& r,
+                                 const OptionalTensor& d, const BatchRenormArguments& arguments);
+void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const at::Tensor& running_mean,
+                                  const at::Tensor& running_std, int64_t activation);
 
 // Groups of a checked batch: 0 for an empty input.
 int64_t group_count(const at::Tensor& input, int64_t group_size);

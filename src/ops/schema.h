@@ -16,10 +16,10 @@ using ForwardTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor
 // gradients of input, weight and bias; undefined where the mask says so
 using BackwardTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-ForwardTensors call_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                 const OptionalTensor& running_mean, const OptionalTensor& running_std, double eps,
-                                 double r_max, double d_max, int64_t group_size, int64_t grouping,
-                                 int64_t activation);
+ForwardTensors call_batch_renorm(const at::Tensor& input, const OptionalTensor& weight,
+                                 const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                 const OptionalTensor& running_std, double eps, double r_max, double d_max,
+                                 int64_t group_size, int64_t grouping, int64_t activation);
 
 // The gradient with r and d constant; `frozen`: with batch_mean and batch_std constant too, as in inference.
 // Statistics are [groups, channels]; batch_mean_low, r, d absent are 0, 1, 0.
@@ -47,16 +47,16 @@ inline at::Tensor value_or_undefined(const OptionalTensor& tensor) {
 
 inline BatchRenormArguments arguments_of(double eps, double r_max, double d_max, int64_t group_size,
                                          int64_t grouping, int64_t activation) {
-  return {eps, r_max, d_max, group_size, static_cast<Grouping>(grouping), static_cast<Activation>(activation)};
+  return {
+      eps, r_max, d_max, group_size, static_cast<Grouping>(grouping), static_cast<Activation>(activation)};
 }
 
 // The backward operator where there is no fused kernel.
-BackwardTensors batch_renorm_backward_composite(const at::Tensor& grad_output, const at::Tensor& input,
-                                                const OptionalTensor& weight, const OptionalTensor& bias,
-                                                const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
-                                                const at::Tensor& batch_std, const OptionalTensor& r,
-                                                const OptionalTensor& d, int64_t group_size, int64_t grouping,
-                                                int64_t activation, bool frozen, std::array<bool, 3> output_mask);
+BackwardTensors batch_renorm_backward_composite(
+    const at::Tensor& grad_output, const at::Tensor& input, const OptionalTensor& weight,
+    const OptionalTensor& bias, const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
+    const at::Tensor& batch_std, const OptionalTensor& r, const OptionalTensor& d, int64_t group_size,
+    int64_t grouping, int64_t activation, bool frozen, std::array<bool, 3> output_mask);
 
 at::Tensor batch_renorm_inference_composite(const at::Tensor& input, const OptionalTensor& weight,
                                             const OptionalTensor& bias, const at::Tensor& running_mean,

@@ -1,10 +1,16 @@
-# cmake -DLIBRARY= -DSCRIPT= -P python.cmake: runs the script on the library where python3 can import torch.
-find_program(python python3)
-if(python)
-  execute_process(COMMAND ${python} -c "import torch" RESULT_VARIABLE no_torch OUTPUT_QUIET ERROR_QUIET)
-endif()
-if(NOT python OR no_torch)
-  message(STATUS "skipped: no Python with torch")
-  return()
-endif()
-execute_process(COMMAND ${python} ${SCRIPT} ${LIBRARY} COMMAND_ERROR_IS_FATAL ANY)
+# cmake -DTORCH= -DLIBRARY= -DSCRIPT= -P python.cmake
+# Runs the script on the library, with a Python whose torch is the very LibTorch (the file TORCH) of this build: two
+# LibTorches in one process would clash.
+set(has_this_torch [=[
+import os, sys, torch
+folder = os.path.dirname(os.path.realpath(sys.argv[1]))
+sys.exit(0 if any(folder + "/libtorch_cpu" in line for line in open("/proc/self/maps")) else 1)
+]=])
+foreach(python python3 /usr/bin/python3)
+  execute_process(COMMAND ${python} -c "${has_this_torch}" ${TORCH} RESULT_VARIABLE unfit OUTPUT_QUIET ERROR_QUIET)
+  if(unfit EQUAL 0)
+    execute_process(COMMAND ${python} ${SCRIPT} ${LIBRARY} COMMAND_ERROR_IS_FATAL ANY)
+    return()
+  endif()
+endforeach()
+message(STATUS "skipped: no Python with this torch")

@@ -13,7 +13,6 @@ namespace {
 
 using kernels::Activation;
 using kernels::BFloat16;
-using kernels::Groups;
 using kernels::Layout;
 using kernels::Shape;
 using kernels::Stat;

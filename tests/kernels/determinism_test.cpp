@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, ParallelFor>> ways_to_cut() {
     ways.emplace_back(std::to_string(pieces) + " pieces", in_pieces(pieces));
     ways.emplace_back(std::to_string(pieces) + " pieces reversed", in_pieces(pieces, Order::kReversed));
   }
-  for (const int threads : {1, 2, 3, 8}) {
+  for (const int64_t threads : {1, 2, 3, 8}) {
     ways.emplace_back(std::to_string(threads) + " threads", on_threads(threads));
   }
   return ways;

@@ -80,7 +80,7 @@ TEST_F(Convert, SharesNoMemory) {
 
 TEST_F(Convert, KeepsWhatIsMissingMissing) {
   torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(4).affine(false).track_running_stats(false));
-  norm->options.momentum() = {};
+  norm->options.momentum().reset();
   const auto renorm = from_batch_norm(norm);
   EXPECT_FALSE(renorm->weight.defined());
   EXPECT_FALSE(renorm->running_mean.defined());

@@ -70,13 +70,26 @@ TEST_F(Modes, InferenceIsDifferentiable) {
     EXPECT_LE(relative_error(actual[i], expected[i]), kDoubleTolerance);
 }
 
-TEST_F(Modes, BackwardOfInferenceFailsIfTheAveragesMovedMeanwhile) {
+TEST_F(Modes, InferenceHasTheGradientOfItsOwnAveragesEvenIfTheyMoveMeanwhile) {
   BatchRenorm1d layer(4);
+  randomize(*layer);
   layer->eval();
-  const auto y = layer->forward(torch::randn({5, 4}).set_requires_grad(true));
+  const auto x = torch::randn({5, 4}).set_requires_grad(true);
+  const auto expected = (layer->weight / layer->running_std).detach().expand({5, 4}).clone();
+  const auto y = layer->forward(x);
   layer->train();
   layer->forward(torch::randn({5, 4}));
-  EXPECT_NE(message_of([&] { y.sum().backward(); }), "");
+  y.sum().backward();
+  EXPECT_LE(relative_error(x.grad(), expected), kFloatTolerance);
+}
+
+TEST_F(Modes, GraphOverTheAveragesFailsIfTheyMoveMeanwhile) {
+  BatchRenorm1d layer(4);
+  const auto y = layer->running_mean * torch::randn({4}).set_requires_grad(true);
+  const auto z = layer->running_std * torch::randn({4}).set_requires_grad(true);
+  layer->forward(torch::randn({5, 4}));
+  expect_message([&] { y.sum().backward(); }, {"modified by an inplace operation"});
+  expect_message([&] { z.sum().backward(); }, {"modified by an inplace operation"});
 }
 
 TEST_F(Modes, BatchStatisticsInEvaluationAreBatchNormOfTheWholeInputAndChangeNothing) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
@@ -32,9 +33,9 @@ inline kernels::ParallelFor in_pieces(int64_t pieces, Order order = Order::kForw
 }
 
 // Each thread takes the next of several small pieces, so that which thread does what is left to chance.
-inline kernels::ParallelFor on_threads(int threads) {
+inline kernels::ParallelFor on_threads(int64_t threads) {
   return [threads](int64_t count, const kernels::Body& body) {
-    const int64_t pieces = std::min<int64_t>(count, 4 * threads);
+    const int64_t pieces = std::min(count, 4 * threads);
     std::atomic<int64_t> next{0};
     const auto work = [&] {
       for (int64_t piece = next++; piece < pieces; piece = next++) {
@@ -42,7 +43,8 @@ inline kernels::ParallelFor on_threads(int threads) {
       }
     };
     std::vector<std::thread> pool;
-    for (int i = 0; i < threads; ++i) pool.emplace_back(work);
+    pool.reserve(static_cast<size_t>(threads));
+    for (int64_t i = 0; i < threads; ++i) pool.emplace_back(work);
     for (std::thread& thread : pool) thread.join();
   };
 }

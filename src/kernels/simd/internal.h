@@ -1,6 +1,6 @@
 // The pieces of work that kernels.cpp hands to the SIMD code: each takes a range of independent units, and no
-// unit's result depends on how the range was cut. Parameters, statistics and averages are never null here: kernels.cpp
-// puts ones and zeros where the problem has none.
+// unit's result depends on how the range was cut. Parameters, statistics and averages are never null here:
+// kernels.cpp puts ones and zeros where the problem has none.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct Affine {
 // The most channels a unit of NcsPlan has.
 constexpr int64_t kMaxBlock = 64;
 
-// Channels-first: a unit is `block` neighbouring channels of one group; units go through the blocks of a group, then
-// to the next group.
+// Channels-first: a unit is `block` neighbouring channels of one group; units go through the blocks of a
+// group, then to the next group.
 struct NcsPlan {
   int64_t block;
   int64_t blocks;  // a group
@@ -43,8 +43,8 @@ struct Sums {
   double* second;  // sum of squared distances from the mean, or sum of dy * (x - batch_mean)
 };
 
-// dx = scale * (dy + (x - batch_mean) * slope + shift), per group and channel: [groups][c] each. The bracket comes first
-// because its terms may cancel.
+// dx = scale * (dy + (x - batch_mean) * slope + shift), per group and channel: [groups][c] each. The bracket
+// comes first because its terms may cancel.
 template <typename P>
 struct Gradient {
   P* scale;
@@ -52,25 +52,25 @@ struct Gradient {
   P* shift;
 };
 
-#define RENORM_DECLARE(T)                                                                                      \
-  void forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last);               \
-  void backward_ncs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first,       \
-                    int64_t last);                                                                             \
-  void inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream, int64_t first,   \
-                     int64_t last);                                                                            \
-  void gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,          \
-                  int64_t last);                                                                               \
-  void fold_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums,                           \
-                const Affine<Stat<T>>& affine, int64_t group, int64_t first_channel, int64_t last_channel);    \
-  void apply_nsc(const Forward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine, int64_t first, \
-                 int64_t last);                                                                                \
-  void affine_backward_nsc(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group);          \
-  void gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,     \
-                           const Sums& sums, int64_t first, int64_t last);                                  \
-  void fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,                 \
-                         const Gradient<Stat<T>>& gradient, int64_t group, int64_t first_channel,              \
-                         int64_t last_channel);                                                                \
-  void apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,      \
+#define RENORM_DECLARE(T)                                                                                    \
+  void forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last);             \
+  void backward_ncs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first,        \
+                    int64_t last);                                                                           \
+  void inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream, int64_t first, \
+                     int64_t last);                                                                          \
+  void gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,           \
+                  int64_t last);                                                                             \
+  void fold_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums,                            \
+                const Affine<Stat<T>>& affine, int64_t group, int64_t first_channel, int64_t last_channel);  \
+  void apply_nsc(const Forward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,              \
+                 int64_t first, int64_t last);                                                               \
+  void affine_backward_nsc(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group);        \
+  void gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,   \
+                           const Sums& sums, int64_t first, int64_t last);                                   \
+  void fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,                  \
+                         const Gradient<Stat<T>>& gradient, int64_t group, int64_t first_channel,            \
+                         int64_t last_channel);                                                              \
+  void apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,    \
                           const Gradient<Stat<T>>& gradient, int64_t first, int64_t last);
 
 RENORM_DECLARE(float)

@@ -1,4 +1,5 @@
-// Plans a problem, supplies what it leaves out, and runs its phases; the loops are in the other files of this folder.
+// Plans a problem, supplies what it leaves out, and runs its phases; the loops are in the other files of this
+// folder.
 #include "kernels/kernels.h"
 
 #include <hwy/targets.h>
@@ -36,7 +37,8 @@ bool streams(const Shape& shape) {
 
 template <typename T>
 simd::NcsPlan plan_ncs(const Shape& shape, const Groups& groups) {
-  const int64_t block = std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(simd::kMaxBlock, shape.c));
+  const int64_t block =
+      std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(simd::kMaxBlock, shape.c));
   const int64_t blocks = ceil_div(shape.c, block);
   return {block, blocks, groups.count * blocks, streams<T>(shape)};
 }
@@ -105,11 +107,12 @@ class SumArrays {
   int64_t count_;
 };
 
-// gather(first, last) and apply(first, last) take units, fold(group, first, last) takes channels of a group. With many
-// groups a task takes whole groups, which stay in its cache between the two passes; the arithmetic is the same.
+// gather(first, last) and apply(first, last) take units, fold(group, first, last) takes channels of a group.
+// With many groups a task takes whole groups, which stay in its cache between the two passes; the arithmetic
+// is the same.
 template <class Gather, class Fold, class Apply>
-void run_nsc(const Shape& shape, const Groups& groups, const simd::NscPlan& plan, const ParallelFor& parallel_for,
-             const Gather& gather, const Fold& fold, const Apply& apply) {
+void run_nsc(const Shape& shape, const Groups& groups, const simd::NscPlan& plan,
+             const ParallelFor& parallel_for, const Gather& gather, const Fold& fold, const Apply& apply) {
   if (groups.count >= kGroupwise) {
     parallel_for(groups.count, [&](int64_t first, int64_t last) {
       for (int64_t group = first; group < last; ++group) {
@@ -161,7 +164,9 @@ void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const s
   }
   run_nsc(
       shape, problem.groups, plan, parallel_for,
-      [&](int64_t first, int64_t last) { simd::gather_backward_nsc(problem, plan, affine, sums, first, last); },
+      [&](int64_t first, int64_t last) {
+        simd::gather_backward_nsc(problem, plan, affine, sums, first, last);
+      },
       [&](int64_t group, int64_t first, int64_t last) {
         simd::fold_backward_nsc(problem, plan, sums, gradient, group, first, last);
       },
@@ -170,8 +175,8 @@ void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const s
       });
 }
 
-// dweight = sum over groups of r / batch_std * sum dy (x - mean) + d * sum dy, dbias = sum over groups of sum dy. The
-// sums of group g start at g * stride.
+// dweight = sum over groups of r / batch_std * sum dy (x - mean) + d * sum dy, dbias = sum over groups of sum
+// dy. The sums of group g start at g * stride.
 template <typename T>
 void reduce_groups(const Backward<T>& problem, const simd::Sums& sums, int64_t stride) {
   const int64_t c = problem.shape.c;
@@ -212,7 +217,8 @@ void forward(const Forward<T>& given, const ParallelFor& parallel_for) {
     return;
   }
   const simd::NcsPlan plan = plan_ncs<T>(problem.shape, problem.groups);
-  parallel_for(plan.units, [&](int64_t first, int64_t last) { simd::forward_ncs(problem, plan, first, last); });
+  parallel_for(plan.units,
+               [&](int64_t first, int64_t last) { simd::forward_ncs(problem, plan, first, last); });
 }
 
 template <typename T>
@@ -278,9 +284,9 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
                [&](int64_t first, int64_t last) { simd::apply_nsc(problem, plan, affine, first, last); });
 }
 
-#define RENORM_INSTANTIATE(T)                                             \
-  template void forward<T>(const Forward<T>&, const ParallelFor&);        \
-  template void backward<T>(const Backward<T>&, const ParallelFor&);      \
+#define RENORM_INSTANTIATE(T)                                        \
+  template void forward<T>(const Forward<T>&, const ParallelFor&);   \
+  template void backward<T>(const Backward<T>&, const ParallelFor&); \
   template void inference<T>(const Inference<T>&, const ParallelFor&);
 RENORM_INSTANTIATE(float)
 RENORM_INSTANTIATE(double)

@@ -186,7 +186,7 @@ void GatherOnly(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t 
   for (int64_t index = first; index < last; ++index) {
     const NcsUnit unit = geometry.Unit(index);
     pass.Start(unit);
-    ForUnits<P>(pass, geometry, nullptr, &unit);
+    ForUnits<P>(pass, geometry, nullptr, &unit, GatheredBackwards(index));
     pass.Fold(unit);
   }
 }
@@ -216,10 +216,10 @@ HWY_INLINE void BackwardNcs(const Backward<T>& problem, const simd::NcsPlan& pla
   }
 }
 
-#define RENORM_DEFINE(T)                                                                                    \
-  void BackwardNcs_##T(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums,    \
-                       int64_t first, int64_t last) {                                                       \
-    BackwardNcs(problem, plan, sums, first, last);                                                          \
+#define RENORM_DEFINE(T)                                                                              \
+  void BackwardNcs_##T(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums, \
+                       int64_t first, int64_t last) {                                                 \
+    BackwardNcs(problem, plan, sums, first, last);                                                    \
   }
 RENORM_DEFINE(float)
 RENORM_DEFINE(double)
@@ -233,11 +233,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace renorm::kernels {
 
-#define RENORM_EXPORT(T)                                                                                     \
-  HWY_EXPORT(BackwardNcs_##T);                                                                               \
-  void simd::backward_ncs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums,              \
-                          int64_t first, int64_t last) {                                                     \
-    HWY_DYNAMIC_DISPATCH(BackwardNcs_##T)(problem, plan, sums, first, last);                                 \
+#define RENORM_EXPORT(T)                                                                                    \
+  HWY_EXPORT(BackwardNcs_##T);                                                                              \
+  void simd::backward_ncs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first, \
+                          int64_t last) {                                                                   \
+    HWY_DYNAMIC_DISPATCH(BackwardNcs_##T)(problem, plan, sums, first, last);                                \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

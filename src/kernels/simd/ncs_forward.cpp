@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// Count, mean and sum of squared distances of one channel of one group. Chunks are added up in the data's precision
-// around the previous chunk's mean and merged in double.
+// Count, mean and sum of squared distances of one channel of one group. Chunks are added up in the data's
+// precision around the previous chunk's mean and merged in double.
 template <typename P>
 struct Moments {
   LaneSums<P> sums;
@@ -163,7 +163,8 @@ void RunForward(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t fi
 }
 
 template <typename T>
-HWY_INLINE void ForwardNcs(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) {
+HWY_INLINE void ForwardNcs(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first,
+                           int64_t last) {
   const bool relu = problem.activation == Activation::kRelu;
   if (relu) {
     plan.stream ? RunForward<T, true, true>(problem, plan, first, last)
@@ -176,11 +177,13 @@ HWY_INLINE void ForwardNcs(const Forward<T>& problem, const simd::NcsPlan& plan,
 
 // A unit is one row of one channel of one example.
 template <typename T, bool kRelu, bool kStream>
-void RunInference(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
+void RunInference(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, int64_t first,
+                  int64_t last) {
   NoGather none;
   for (int64_t row = first; row < last; ++row) {
     const int64_t offset = row * problem.shape.s;
-    ApplyAffine<T, kRelu, kStream> apply(problem.x + offset, problem.y + offset, affine, row % problem.shape.c);
+    ApplyAffine<T, kRelu, kStream> apply(problem.x + offset, problem.y + offset, affine,
+                                         row % problem.shape.c);
     ForRow<Stat<T>>(none, apply, problem.shape.s);
   }
   if (kStream) hwy::FlushStream();
@@ -199,13 +202,13 @@ HWY_INLINE void InferenceNcs(const Inference<T>& problem, const simd::Affine<Sta
   }
 }
 
-#define RENORM_DEFINE(T)                                                                                  \
+#define RENORM_DEFINE(T)                                                                                   \
   void ForwardNcs_##T(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) { \
-    ForwardNcs(problem, plan, first, last);                                                               \
-  }                                                                                                       \
-  void InferenceNcs_##T(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, bool stream,    \
-                        int64_t first, int64_t last) {                                                    \
-    InferenceNcs(problem, affine, stream, first, last);                                                   \
+    ForwardNcs(problem, plan, first, last);                                                                \
+  }                                                                                                        \
+  void InferenceNcs_##T(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, bool stream,     \
+                        int64_t first, int64_t last) {                                                     \
+    InferenceNcs(problem, affine, stream, first, last);                                                    \
   }
 RENORM_DEFINE(float)
 RENORM_DEFINE(double)
@@ -219,15 +222,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace renorm::kernels {
 
-#define RENORM_EXPORT(T)                                                                                      \
-  HWY_EXPORT(ForwardNcs_##T);                                                                                 \
-  HWY_EXPORT(InferenceNcs_##T);                                                                               \
-  void simd::forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) {       \
-    HWY_DYNAMIC_DISPATCH(ForwardNcs_##T)(problem, plan, first, last);                                         \
-  }                                                                                                           \
-  void simd::inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream,           \
-                           int64_t first, int64_t last) {                                                     \
-    HWY_DYNAMIC_DISPATCH(InferenceNcs_##T)(problem, affine, stream, first, last);                             \
+#define RENORM_EXPORT(T)                                                                                \
+  HWY_EXPORT(ForwardNcs_##T);                                                                           \
+  HWY_EXPORT(InferenceNcs_##T);                                                                         \
+  void simd::forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) { \
+    HWY_DYNAMIC_DISPATCH(ForwardNcs_##T)(problem, plan, first, last);                                   \
+  }                                                                                                     \
+  void simd::inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream,     \
+                           int64_t first, int64_t last) {                                               \
+    HWY_DYNAMIC_DISPATCH(InferenceNcs_##T)(problem, affine, stream, first, last);                       \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/simd/channels-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/vector-inl.h"
 
@@ -32,7 +33,8 @@ struct NscGeometry {
   int64_t FirstRow(int64_t unit) const { return unit % plan.blocks * plan.rows; }
   int64_t LastRow(int64_t unit) const { return std::min(FirstRow(unit) + plan.rows, groups.size * shape.s); }
 
-  // Calls body(offset, stride, rows) for runs of evenly spaced rows, in elements, that make up the unit, in order.
+  // Calls body(offset, stride, rows) for runs of evenly spaced rows, in elements, that make up the unit, in
+  // order.
   template <class Body>
   HWY_INLINE void ForRuns(int64_t unit, const Body& body) const {
     const int64_t start = Group(unit) * groups.group_step;

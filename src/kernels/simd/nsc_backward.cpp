@@ -14,7 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// The gradient before the activation: it passes where the output, recomputed as the forward computed it, is not clamped.
+// The gradient before the activation: it passes where the output, recomputed as the forward computed it, is
+// not clamped.
 template <bool kRelu, typename P>
 HWY_INLINE Vec<P> Mask(Vec<P> centred, Vec<P> gradient, Vec<P> scale, Vec<P> shift) {
   if constexpr (kRelu) {
@@ -49,19 +50,21 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT dy, int64
   };
   const auto prefetch = [&](const T* p, int64_t i) HWY_ATTR {
     for (int k = 0; k < kRows; ++k) {
-      hwy::Prefetch(reinterpret_cast<const uint8_t*>(reinterpret_cast<uintptr_t>(p) +
-                                                     sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
+      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
+          reinterpret_cast<uintptr_t>(p) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
     }
   };
   int64_t i = 0;
   for (; i + lanes <= c; i += lanes) {
     prefetch(x, i);
     prefetch(dy, i);
-    step(i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
+    step(
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   if (i < c) {
-    step(i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); },
-         [c, i](const P* p) HWY_ATTR { return LoadN(p, c - i); });
+    step(
+        i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); },
+        [c, i](const P* p) HWY_ATTR { return LoadN(p, c - i); });
   }
 }
 
@@ -106,14 +109,10 @@ class RowSums {
   }
 
   HWY_NOINLINE void Merge() {
-    const P* HWY_RESTRICT sum = sum_.get();
-    const P* HWY_RESTRICT products = products_.get();
-    double* HWY_RESTRICT first = first_;
-    double* HWY_RESTRICT second = second_;
-    for (int64_t c = 0; c < c_; ++c) {
-      first[c] += static_cast<double>(sum[c]);
-      second[c] += static_cast<double>(products[c]);
-    }
+    ForChannels<P>(c_, [&](int64_t i, int64_t n) HWY_ATTR {
+      StoreWideUpTo<P>(LoadWideUpTo<P>(first_ + i, n) + Widen(Load(sum_.get() + i)), first_ + i, n);
+      StoreWideUpTo<P>(LoadWideUpTo<P>(second_ + i, n) + Widen(Load(products_.get() + i)), second_ + i, n);
+    });
   }
 
   int64_t c_;
@@ -160,7 +159,8 @@ struct RowGradient {
     return hn::Mul(parameter(gradient.scale + i), hn::Add(masked, pull));
   }
   HWY_INLINE Vec<P> At(int64_t i) const {
-    return At(i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
+    return At(
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   HWY_INLINE int64_t Head(int64_t c) const { return kStream ? ElementsToLine(dx, c) : 0; }
   HWY_INLINE void Step(int64_t i) { Store(At(i), dx + i); }
@@ -172,7 +172,9 @@ struct RowGradient {
     }
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(At(i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
+    StoreN(At(
+               i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+               [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
            dx + i, n);
   }
   HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
@@ -192,7 +194,9 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
       for (int64_t row = 0; row < rows; ++row, offset += stride) {
         RowGradient<T, kRelu, kStream> output{
-            problem.x + offset, problem.dy + offset, problem.dx + offset,
+            problem.x + offset,
+            problem.dy + offset,
+            problem.dx + offset,
             {affine.mean + at, affine.scale + at, affine.shift + at},
             {gradient.scale + at, gradient.slope + at, gradient.shift + at}};
         AlongRow<Stat<T>>(output, c);
@@ -230,15 +234,15 @@ HWY_INLINE void FoldBackwardNsc(const Backward<T>& problem, const simd::NscPlan&
                                 int64_t last) {
   const int64_t c = problem.shape.c;
   const int64_t unit0 = group * plan.blocks;
-  double* HWY_RESTRICT sum = sums.first + unit0 * c + first;
-  double* HWY_RESTRICT products = sums.second + unit0 * c + first;
+  double* sum = sums.first + unit0 * c + first;
+  double* products = sums.second + unit0 * c + first;
   for (int64_t unit = unit0 + 1; unit < unit0 + plan.blocks; ++unit) {
-    const double* HWY_RESTRICT unit_sum = sums.first + unit * c + first;
-    const double* HWY_RESTRICT unit_products = sums.second + unit * c + first;
-    for (int64_t i = 0; i < last - first; ++i) {
-      sum[i] += unit_sum[i];
-      products[i] += unit_products[i];
-    }
+    const double* unit_sum = sums.first + unit * c + first;
+    const double* unit_products = sums.second + unit * c + first;
+    ForChannels<double>(last - first, [&](int64_t i, int64_t n) HWY_ATTR {
+      StoreUpTo<double>(hn::Add(LoadUpTo(sum + i, n), LoadUpTo(unit_sum + i, n)), sum + i, n);
+      StoreUpTo<double>(hn::Add(LoadUpTo(products + i, n), LoadUpTo(unit_products + i, n)), products + i, n);
+    });
   }
   const int64_t at = group * c + first;
   const double count = static_cast<double>(problem.groups.size * problem.shape.s);
@@ -246,24 +250,26 @@ HWY_INLINE void FoldBackwardNsc(const Backward<T>& problem, const simd::NscPlan&
                   {gradient.scale + at, gradient.slope + at, gradient.shift + at});
 }
 
-#define RENORM_DEFINE(T)                                                                                       \
-  void GatherBackward_##T(const Backward<T>& problem, const simd::NscPlan& plan,                               \
+#define RENORM_DEFINE(T)                                                                                    \
+  void GatherBackward_##T(const Backward<T>& problem, const simd::NscPlan& plan,                            \
                           const simd::Affine<Stat<T>>& affine, const simd::Sums& sums, int64_t first,       \
-                          int64_t last) {                                                                      \
-    GatherBackward(problem, plan, affine, sums, first, last);                                                  \
-  }                                                                                                            \
-  void AffineBackward_##T(const Backward<T>& problem, const simd::Affine<Stat<T>>& affine, int64_t group) {    \
-    const int64_t at = group * problem.shape.c;                                                                \
-    AffineOf<T>(problem, group, 0, problem.shape.c, {affine.mean + at, affine.scale + at, affine.shift + at}); \
-  }                                                                                                            \
+                          int64_t last) {                                                                   \
+    GatherBackward(problem, plan, affine, sums, first, last);                                               \
+  }                                                                                                         \
+  void AffineBackward_##T(const Backward<T>& problem, const simd::Affine<Stat<T>>& affine, int64_t group) { \
+    const int64_t at = group * problem.shape.c;                                                             \
+    AffineOf<T>(problem, group, 0, problem.shape.c,                                                         \
+                {affine.mean + at, affine.scale + at, affine.shift + at});                                  \
+  }                                                                                                         \
   void FoldBackward_##T(const Backward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,      \
-                        const simd::Gradient<Stat<T>>& gradient, int64_t group, int64_t first, int64_t last) { \
-    FoldBackwardNsc(problem, plan, sums, gradient, group, first, last);                                        \
-  }                                                                                                            \
-  void ApplyBackward_##T(const Backward<T>& problem, const simd::NscPlan& plan,                                \
-                         const simd::Affine<Stat<T>>& affine, const simd::Gradient<Stat<T>>& gradient,         \
-                         int64_t first, int64_t last) {                                                        \
-    ApplyBackward(problem, plan, affine, gradient, first, last);                                               \
+                        const simd::Gradient<Stat<T>>& gradient, int64_t group, int64_t first,              \
+                        int64_t last) {                                                                     \
+    FoldBackwardNsc(problem, plan, sums, gradient, group, first, last);                                     \
+  }                                                                                                         \
+  void ApplyBackward_##T(const Backward<T>& problem, const simd::NscPlan& plan,                             \
+                         const simd::Affine<Stat<T>>& affine, const simd::Gradient<Stat<T>>& gradient,      \
+                         int64_t first, int64_t last) {                                                     \
+    ApplyBackward(problem, plan, affine, gradient, first, last);                                            \
   }
 RENORM_DEFINE(float)
 RENORM_DEFINE(double)
@@ -277,25 +283,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace renorm::kernels {
 
-#define RENORM_EXPORT(T)                                                                                         \
-  HWY_EXPORT(GatherBackward_##T);                                                                                \
-  HWY_EXPORT(AffineBackward_##T);                                                                                \
-  HWY_EXPORT(FoldBackward_##T);                                                                                  \
-  HWY_EXPORT(ApplyBackward_##T);                                                                                 \
-  void simd::gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine, \
-                                 const Sums& sums, int64_t first, int64_t last) {                             \
-    HWY_DYNAMIC_DISPATCH(GatherBackward_##T)(problem, plan, affine, sums, first, last);                          \
-  }                                                                                                              \
-  void simd::affine_backward_nsc(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group) {     \
-    HWY_DYNAMIC_DISPATCH(AffineBackward_##T)(problem, affine, group);                                            \
-  }                                                                                                              \
-  void simd::fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,             \
-                               const Gradient<Stat<T>>& gradient, int64_t group, int64_t first, int64_t last) {  \
-    HWY_DYNAMIC_DISPATCH(FoldBackward_##T)(problem, plan, sums, gradient, group, first, last);                   \
-  }                                                                                                              \
-  void simd::apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,  \
-                                const Gradient<Stat<T>>& gradient, int64_t first, int64_t last) {                \
-    HWY_DYNAMIC_DISPATCH(ApplyBackward_##T)(problem, plan, affine, gradient, first, last);                       \
+#define RENORM_EXPORT(T)                                                                                     \
+  HWY_EXPORT(GatherBackward_##T);                                                                            \
+  HWY_EXPORT(AffineBackward_##T);                                                                            \
+  HWY_EXPORT(FoldBackward_##T);                                                                              \
+  HWY_EXPORT(ApplyBackward_##T);                                                                             \
+  void simd::gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan,                            \
+                                 const Affine<Stat<T>>& affine, const Sums& sums, int64_t first,             \
+                                 int64_t last) {                                                             \
+    HWY_DYNAMIC_DISPATCH(GatherBackward_##T)(problem, plan, affine, sums, first, last);                      \
+  }                                                                                                          \
+  void simd::affine_backward_nsc(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group) { \
+    HWY_DYNAMIC_DISPATCH(AffineBackward_##T)(problem, affine, group);                                        \
+  }                                                                                                          \
+  void simd::fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,            \
+                               const Gradient<Stat<T>>& gradient, int64_t group, int64_t first,              \
+                               int64_t last) {                                                               \
+    HWY_DYNAMIC_DISPATCH(FoldBackward_##T)(problem, plan, sums, gradient, group, first, last);               \
+  }                                                                                                          \
+  void simd::apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan,                             \
+                                const Affine<Stat<T>>& affine, const Gradient<Stat<T>>& gradient,            \
+                                int64_t first, int64_t last) {                                               \
+    HWY_DYNAMIC_DISPATCH(ApplyBackward_##T)(problem, plan, affine, gradient, first, last);                   \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

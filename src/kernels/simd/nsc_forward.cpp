@@ -1,5 +1,5 @@
-// Channels-last training forward and inference: sequential passes over rows, with the sums of all channels in the
-// innermost cache.
+// Channels-last training forward and inference: sequential passes over rows, with the sums of all channels in
+// the innermost cache.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/nsc_forward.cpp"
 #include "kernels/simd/targets.h"
@@ -36,8 +36,8 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, cons
   int64_t i = 0;
   for (; i + lanes <= c; i += lanes) {
     for (int k = 0; k < kRows; ++k) {
-      hwy::Prefetch(reinterpret_cast<const uint8_t*>(reinterpret_cast<uintptr_t>(x) +
-                                                     sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
+      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
+          reinterpret_cast<uintptr_t>(x) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
     }
     step(i, [](const T* p) HWY_ATTR { return Load(p); });
   }
@@ -51,7 +51,8 @@ class RowMoments {
   using P = Stat<T>;
 
  public:
-  RowMoments(int64_t c, double* mean, double* m2) : c_(c), shift_(c), sum_(c), squares_(c), mean_(mean), m2_(m2) {
+  RowMoments(int64_t c, double* mean, double* m2)
+      : c_(c), shift_(c), sum_(c), squares_(c), mean_(mean), m2_(m2) {
     std::fill(mean, mean + c, 0.0);
     std::fill(m2, m2 + c, 0.0);
   }
@@ -76,7 +77,8 @@ class RowMoments {
     if (rows >= kRowsAtOnce) {
       AddRows<T, kRowsAtOnce, true>(x, stride, c_, shift_.get(), sum_.get(), squares_.get());
       for (row = kRowsAtOnce; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
-        AddRows<T, kRowsAtOnce, false>(x + row * stride, stride, c_, shift_.get(), sum_.get(), squares_.get());
+        AddRows<T, kRowsAtOnce, false>(x + row * stride, stride, c_, shift_.get(), sum_.get(),
+                                       squares_.get());
       }
     } else {
       AddRows<T, 1, true>(x, stride, c_, shift_.get(), sum_.get(), squares_.get());
@@ -89,25 +91,21 @@ class RowMoments {
   }
 
   HWY_NOINLINE void Merge(double rows) {
-    const double inv_rows = 1.0 / rows;
     const double total = count_ + rows;
-    const double share = rows / total;
-    const double both = count_ * share;
-    P* HWY_RESTRICT shift = shift_.get();
-    const P* HWY_RESTRICT sum = sum_.get();
-    const P* HWY_RESTRICT squares = squares_.get();
-    double* HWY_RESTRICT mean = mean_;
-    double* HWY_RESTRICT m2 = m2_;
-    for (int64_t c = 0; c < c_; ++c) {
-      const double s = static_cast<double>(sum[c]);
-      const double offset = s * inv_rows;
-      const double chunk_mean = static_cast<double>(shift[c]) + offset;
-      const double chunk_m2 = static_cast<double>(squares[c]) - s * offset;
-      const double delta = chunk_mean - mean[c];
-      mean[c] += delta * share;
-      m2[c] += (chunk_m2 < 0.0 ? 0.0 : chunk_m2) + delta * delta * both;
-      shift[c] = static_cast<P>(chunk_mean);
-    }
+    const Wide<P> inv_rows = SetWide<P>(1.0 / rows);
+    const Wide<P> share = SetWide<P>(rows / total);
+    const Wide<P> both = SetWide<P>(count_ * (rows / total));
+    ForChannels<P>(c_, [&](int64_t i, int64_t n) HWY_ATTR {
+      const Wide<P> sum = Widen(Load(sum_.get() + i));
+      const Wide<P> offset = sum * inv_rows;
+      const Wide<P> chunk_mean = Widen(Load(shift_.get() + i)) + offset;
+      const Wide<P> chunk_m2 = NotBelowZero<P>(Widen(Load(squares_.get() + i)) - sum * offset);
+      const Wide<P> mean = LoadWideUpTo<P>(mean_ + i, n);
+      const Wide<P> delta = chunk_mean - mean;
+      StoreWideUpTo<P>(mean + delta * share, mean_ + i, n);
+      StoreWideUpTo<P>(LoadWideUpTo<P>(m2_ + i, n) + chunk_m2 + delta * delta * both, m2_ + i, n);
+      Store(Narrow(chunk_mean), shift_.get() + i);
+    });
     count_ = total;
   }
 
@@ -127,9 +125,8 @@ HWY_INLINE void GatherNsc(const Forward<T>& problem, const simd::NscPlan& plan, 
   const int64_t c = problem.shape.c;
   for (int64_t unit = first; unit < last; ++unit) {
     RowMoments<T> moments(c, sums.first + unit * c, sums.second + unit * c);
-    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
-      moments.Add(problem.x + offset, stride, rows);
-    });
+    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows)
+                               HWY_ATTR { moments.Add(problem.x + offset, stride, rows); });
   }
 }
 
@@ -140,20 +137,22 @@ HWY_INLINE void FoldNsc(const Forward<T>& problem, const simd::NscPlan& plan, co
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const int64_t unit0 = group * plan.blocks;
-  double* HWY_RESTRICT mean = sums.first + unit0 * c + first;
-  double* HWY_RESTRICT m2 = sums.second + unit0 * c + first;
+  double* mean = sums.first + unit0 * c + first;
+  double* m2 = sums.second + unit0 * c + first;
   double count = static_cast<double>(geometry.LastRow(unit0) - geometry.FirstRow(unit0));
   for (int64_t unit = unit0 + 1; unit < unit0 + plan.blocks; ++unit) {
     const double rows = static_cast<double>(geometry.LastRow(unit) - geometry.FirstRow(unit));
-    const double* HWY_RESTRICT unit_mean = sums.first + unit * c + first;
-    const double* HWY_RESTRICT unit_m2 = sums.second + unit * c + first;
-    const double share = rows / (count + rows);
-    const double both = count * share;
-    for (int64_t i = 0; i < last - first; ++i) {
-      const double delta = unit_mean[i] - mean[i];
-      mean[i] += delta * share;
-      m2[i] += unit_m2[i] + delta * delta * both;
-    }
+    const double* unit_mean = sums.first + unit * c + first;
+    const double* unit_m2 = sums.second + unit * c + first;
+    const VecD share = hn::Set(Tag<double>(), rows / (count + rows));
+    const VecD both = hn::Set(Tag<double>(), count * (rows / (count + rows)));
+    ForChannels<double>(last - first, [&](int64_t i, int64_t n) HWY_ATTR {
+      const VecD old = LoadUpTo(mean + i, n);
+      const VecD delta = hn::Sub(LoadUpTo(unit_mean + i, n), old);
+      const VecD added = hn::MulAdd(hn::Mul(delta, delta), both, LoadUpTo(unit_m2 + i, n));
+      StoreUpTo<double>(hn::MulAdd(delta, share, old), mean + i, n);
+      StoreUpTo<double>(hn::Add(LoadUpTo(m2 + i, n), added), m2 + i, n);
+    });
     count += rows;
   }
   const int64_t at = group * c + first;
@@ -216,8 +215,8 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
 }
 
 template <typename T>
-HWY_INLINE void ApplyNsc(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
-                         int64_t first, int64_t last) {
+HWY_INLINE void ApplyNsc(const Forward<T>& problem, const simd::NscPlan& plan,
+                         const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
   if (problem.activation == Activation::kRelu) {
     plan.stream ? RunApply<T, true, true>(problem, plan, affine, first, last)
                 : RunApply<T, true, false>(problem, plan, affine, first, last);
@@ -227,18 +226,18 @@ HWY_INLINE void ApplyNsc(const Forward<T>& problem, const simd::NscPlan& plan, c
   }
 }
 
-#define RENORM_DEFINE(T)                                                                                      \
-  void GatherNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,         \
-                     int64_t first, int64_t last) {                                                           \
-    GatherNsc(problem, plan, sums, first, last);                                                              \
-  }                                                                                                           \
-  void FoldNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,           \
-                   const simd::Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) {         \
-    FoldNsc(problem, plan, sums, affine, group, first, last);                                                 \
-  }                                                                                                           \
-  void ApplyNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine, \
-                    int64_t first, int64_t last) {                                                            \
-    ApplyNsc(problem, plan, affine, first, last);                                                             \
+#define RENORM_DEFINE(T)                                                                              \
+  void GatherNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,    \
+                     int64_t first, int64_t last) {                                                   \
+    GatherNsc(problem, plan, sums, first, last);                                                      \
+  }                                                                                                   \
+  void FoldNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,      \
+                   const simd::Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) { \
+    FoldNsc(problem, plan, sums, affine, group, first, last);                                         \
+  }                                                                                                   \
+  void ApplyNsc_##T(const Forward<T>& problem, const simd::NscPlan& plan,                             \
+                    const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {               \
+    ApplyNsc(problem, plan, affine, first, last);                                                     \
   }
 RENORM_DEFINE(float)
 RENORM_DEFINE(double)
@@ -252,21 +251,21 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace renorm::kernels {
 
-#define RENORM_EXPORT(T)                                                                                        \
-  HWY_EXPORT(GatherNsc_##T);                                                                                    \
-  HWY_EXPORT(FoldNsc_##T);                                                                                      \
-  HWY_EXPORT(ApplyNsc_##T);                                                                                     \
-  void simd::gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,     \
-                        int64_t last) {                                                                         \
-    HWY_DYNAMIC_DISPATCH(GatherNsc_##T)(problem, plan, sums, first, last);                                      \
-  }                                                                                                             \
-  void simd::fold_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums,                      \
-                      const Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) {              \
-    HWY_DYNAMIC_DISPATCH(FoldNsc_##T)(problem, plan, sums, affine, group, first, last);                         \
-  }                                                                                                             \
-  void simd::apply_nsc(const Forward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,           \
-                       int64_t first, int64_t last) {                                                           \
-    HWY_DYNAMIC_DISPATCH(ApplyNsc_##T)(problem, plan, affine, first, last);                                     \
+#define RENORM_EXPORT(T)                                                                                 \
+  HWY_EXPORT(GatherNsc_##T);                                                                             \
+  HWY_EXPORT(FoldNsc_##T);                                                                               \
+  HWY_EXPORT(ApplyNsc_##T);                                                                              \
+  void simd::gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first, \
+                        int64_t last) {                                                                  \
+    HWY_DYNAMIC_DISPATCH(GatherNsc_##T)(problem, plan, sums, first, last);                               \
+  }                                                                                                      \
+  void simd::fold_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums,                  \
+                      const Affine<Stat<T>>& affine, int64_t group, int64_t first, int64_t last) {       \
+    HWY_DYNAMIC_DISPATCH(FoldNsc_##T)(problem, plan, sums, affine, group, first, last);                  \
+  }                                                                                                      \
+  void simd::apply_nsc(const Forward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,    \
+                       int64_t first, int64_t last) {                                                    \
+    HWY_DYNAMIC_DISPATCH(ApplyNsc_##T)(problem, plan, affine, first, last);                              \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

@@ -1,5 +1,5 @@
-// Channels-first loops: one row, and the pipeline over blocks of channels in which one block is written while the next
-// is gathered, so that reads from memory, reads from cache and stores overlap.
+// Channels-first loops: one row, and the pipeline over blocks of channels in which one block is written while
+// the next is gathered, so that reads from memory, reads from cache and stores overlap.
 #if defined(RENORM_KERNELS_SIMD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RENORM_KERNELS_SIMD_ROWS_INL_H_
 #undef RENORM_KERNELS_SIMD_ROWS_INL_H_
@@ -22,8 +22,8 @@ constexpr int64_t kChunk = 2048;
 // Vectors a turn of the loop takes: enough independent sums to hide the latency of an addition.
 constexpr int kUnroll = 4;
 
-// Two sums over one channel: lanes that collect about kChunk values before their owner empties them into double. The
-// order of additions depends on the channel's own values alone.
+// Two sums over one channel: lanes that collect about kChunk values before their owner empties them into
+// double. The order of additions depends on the channel's own values alone.
 template <typename P>
 struct LaneSums {
   HWY_ALIGN P first[hn::MaxLanes(Tag<P>())];
@@ -65,9 +65,10 @@ struct NoApply {
   static constexpr bool kActive = false;
 };
 
-// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n); Begin and
-// End surround at most kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n), and whole aligned
-// lines of it with StreamStep. The two work on different rows of s values; neither sees the other.
+// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n);
+// Begin and End surround at most kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n),
+// and whole aligned lines of it with StreamStep. The two work on different rows of s values; neither sees the
+// other.
 template <typename P, class Gather, class Apply>
 HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
   const int64_t lanes = Lanes<P>();
@@ -139,16 +140,21 @@ struct NcsGeometry {
   }
 };
 
-// Rows [0, width) of both units: writes `current`, gathers `next`. Either may be null.
+HWY_INLINE bool GatheredBackwards(int64_t unit) { return unit % 2 != 0; }
+
+// All rows of both units: writes `current`, gathers `next`; either may be null. Examples go backwards if
+// `reverse`.
 template <typename P, class Pass>
-HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUnit* current, const NcsUnit* next) {
+HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUnit* current,
+                           const NcsUnit* next, bool reverse) {
   NoGather no_gather;
   NoApply no_apply;
   const int64_t apply_width = current != nullptr ? current->width : 0;
   const int64_t gather_width = next != nullptr ? next->width : 0;
   const int64_t both = std::min(apply_width, gather_width);
   const int64_t s = geometry.shape.s;
-  for (int64_t n = 0; n < geometry.groups.size; ++n) {
+  for (int64_t i = 0; i < geometry.groups.size; ++i) {
+    const int64_t n = reverse ? geometry.groups.size - 1 - i : i;
     for (int64_t j = 0; j < both; ++j) {
       auto apply = pass.Applier(geometry.Row(*current, n, j), j);
       auto gather = pass.Gatherer(geometry.Row(*next, n, j), j);
@@ -165,22 +171,25 @@ HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUni
   }
 }
 
-// Units [first, last) through a Pass: Start(unit) before a unit is gathered, Fold(unit) between its gathering and its
-// writing. A unit's Start comes after the Fold of the unit before.
+// Units [first, last) through a Pass: Start(unit) before a unit is gathered, Fold(unit) between its gathering
+// and its writing. A unit's Start comes after the Fold of the unit before. A unit is written in the direction
+// opposite to its gathering, so that what was read last, and is still in cache, is written first; the
+// direction of a unit's gathering is its own, whatever the range.
 template <typename P, class Pass>
 HWY_INLINE void RunPipeline(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
   NcsUnit current = geometry.Unit(first);
   pass.Start(current);
-  ForUnits<P>(pass, geometry, nullptr, &current);
+  ForUnits<P>(pass, geometry, nullptr, &current, GatheredBackwards(first));
   for (int64_t index = first; index < last; ++index) {
     pass.Fold(current);
+    const bool reverse = GatheredBackwards(index + 1);
     if (index + 1 == last) {
-      ForUnits<P>(pass, geometry, &current, nullptr);
+      ForUnits<P>(pass, geometry, &current, nullptr, reverse);
       break;
     }
     const NcsUnit next = geometry.Unit(index + 1);
     pass.Start(next);
-    ForUnits<P>(pass, geometry, &current, &next);
+    ForUnits<P>(pass, geometry, &current, &next, reverse);
     current = next;
   }
   hwy::FlushStream();

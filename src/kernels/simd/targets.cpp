@@ -42,7 +42,8 @@ std::string simd_target() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(Target)(
 std::vector<std::string> runnable_simd_targets() {
   // Lower bits are better targets.
   std::vector<std::string> names;
-  const uint64_t runnable = static_cast<uint64_t>(hwy::SupportedTargets()) & static_cast<uint64_t>(HWY_TARGETS);
+  const uint64_t runnable =
+      static_cast<uint64_t>(hwy::SupportedTargets()) & static_cast<uint64_t>(HWY_TARGETS);
   for (int bit = 0; bit < 63; ++bit) {
     const uint64_t target = uint64_t{1} << bit;
     if ((runnable & target) != 0) names.emplace_back(hwy::TargetName(static_cast<int64_t>(target)));
@@ -55,7 +56,8 @@ void force_simd_target(const std::string& name) {
   if (!name.empty()) {
     for (int bit = 0; bit < 63; ++bit) {
       const int64_t target = int64_t{1} << bit;
-      if ((HWY_TARGETS & target) != 0 && name == hwy::TargetName(target)) hwy::SetSupportedTargetsForTest(target);
+      if ((HWY_TARGETS & target) != 0 && name == hwy::TargetName(target))
+        hwy::SetSupportedTargetsForTest(target);
     }
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

@@ -9,7 +9,8 @@
 namespace renorm::ops {
 namespace {
 
-// A batch seen as [groups, examples of a group, channels, positions], in the statistics' dtype, and the way back.
+// A batch seen as [groups, examples of a group, channels, positions], in the statistics' dtype, and the way
+// back.
 class Grouped {
  public:
   Grouped(const at::Tensor& like, int64_t group_size, Grouping grouping)
@@ -53,10 +54,10 @@ BatchRenormResult empty_result(const at::Tensor& input) {
   return {input.clone(), none(), none(), none(), none(), none()};
 }
 
-ForwardTensors batch_renorm_any(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                const OptionalTensor& running_mean, const OptionalTensor& running_std, double eps,
-                                double r_max, double d_max, int64_t group_size, int64_t grouping,
-                                int64_t activation) {
+ForwardTensors batch_renorm_any(const at::Tensor& input, const OptionalTensor& weight,
+                                const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                const OptionalTensor& running_std, double eps, double r_max, double d_max,
+                                int64_t group_size, int64_t grouping, int64_t activation) {
   BatchRenormResult result = batch_renorm_composite(
       input, value_or_undefined(weight), value_or_undefined(bias), value_or_undefined(running_mean),
       value_or_undefined(running_std), arguments_of(eps, r_max, d_max, group_size, grouping, activation));
@@ -65,8 +66,9 @@ ForwardTensors batch_renorm_any(const at::Tensor& input, const OptionalTensor& w
 
 }  // namespace
 
-BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                                         const at::Tensor& running_mean, const at::Tensor& running_std,
+BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight,
+                                         const at::Tensor& bias, const at::Tensor& running_mean,
+                                         const at::Tensor& running_std,
                                          const BatchRenormArguments& arguments) {
   check_batch_renorm(input, optional(weight), optional(bias), optional(running_mean), optional(running_std),
                      arguments);
@@ -87,12 +89,11 @@ BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tens
   return {grouped.back(output), batch_mean.detach(), at::zeros_like(r), batch_std.detach(), r, d};
 }
 
-BackwardTensors batch_renorm_backward_composite(const at::Tensor& grad_output, const at::Tensor& input,
-                                                const OptionalTensor& weight, const OptionalTensor& bias,
-                                                const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
-                                                const at::Tensor& batch_std, const OptionalTensor& r,
-                                                const OptionalTensor& d, int64_t group_size, int64_t grouping,
-                                                int64_t activation, bool frozen, std::array<bool, 3> output_mask) {
+BackwardTensors batch_renorm_backward_composite(
+    const at::Tensor& grad_output, const at::Tensor& input, const OptionalTensor& weight,
+    const OptionalTensor& bias, const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
+    const at::Tensor& batch_std, const OptionalTensor& r, const OptionalTensor& d, int64_t group_size,
+    int64_t grouping, int64_t activation, bool frozen, std::array<bool, 3> output_mask) {
   const BatchRenormArguments arguments = arguments_of(1.0, 1.0, 0.0, group_size, grouping, activation);
   check_batch_renorm_backward(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d,
                               arguments);

@@ -85,7 +85,8 @@ at::Tensor with_strides_of(const at::Tensor& tensor, const at::Tensor& like) {
 
 kernels::Groups groups_of(int64_t n, int64_t group_size, Grouping grouping) {
   const int64_t size = group_size == 0 ? n : group_size;
-  return grouping == Grouping::kStrided ? kernels::strided_groups(n, size) : kernels::contiguous_groups(n, size);
+  return grouping == Grouping::kStrided ? kernels::strided_groups(n, size)
+                                        : kernels::contiguous_groups(n, size);
 }
 
 kernels::Activation kernel_activation(Activation activation) {
@@ -97,7 +98,8 @@ T* data(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-// A contiguous [channels] or [groups, channels] argument; keeps the copy alive as long as the pointer is used.
+// A contiguous [channels] or [groups, channels] argument; keeps the copy alive as long as the pointer is
+// used.
 template <typename P>
 class Parameter {
  public:
@@ -110,10 +112,10 @@ class Parameter {
   at::Tensor tensor_;
 };
 
-ForwardTensors batch_renorm_cpu(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                const OptionalTensor& running_mean, const OptionalTensor& running_std, double eps,
-                                double r_max, double d_max, int64_t group_size, int64_t grouping,
-                                int64_t activation) {
+ForwardTensors batch_renorm_cpu(const at::Tensor& input, const OptionalTensor& weight,
+                                const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                const OptionalTensor& running_std, double eps, double r_max, double d_max,
+                                int64_t group_size, int64_t grouping, int64_t activation) {
   const BatchRenormArguments arguments = arguments_of(eps, r_max, d_max, group_size, grouping, activation);
   check_batch_renorm(input, weight, bias, running_mean, running_std, arguments);
   if (!has_kernel(input)) {
@@ -133,12 +135,12 @@ ForwardTensors batch_renorm_cpu(const at::Tensor& input, const OptionalTensor& w
     using T = decltype(zero);
     using P = kernels::Stat<T>;
     const Parameter<P> w(weight), b(bias), mean(running_mean), std(running_std);
-    kernels::forward<T>({x.layout, x.shape, groups_of(x.shape.n, group_size, arguments.grouping),
-                         kernel_activation(arguments.activation), eps, r_max, d_max, data<T>(x.tensor), w.get(),
-                         b.get(), mean.get(), std.get(), data<T>(output), data<P>(std::get<1>(result)),
-                         data<P>(std::get<2>(result)), data<P>(std::get<3>(result)), data<P>(std::get<4>(result)),
-                         data<P>(std::get<5>(result))},
-                        parallel_for(input.numel()));
+    kernels::forward<T>(
+        {x.layout, x.shape, groups_of(x.shape.n, group_size, arguments.grouping),
+         kernel_activation(arguments.activation), eps, r_max, d_max, data<T>(x.tensor), w.get(), b.get(),
+         mean.get(), std.get(), data<T>(output), data<P>(std::get<1>(result)), data<P>(std::get<2>(result)),
+         data<P>(std::get<3>(result)), data<P>(std::get<4>(result)), data<P>(std::get<5>(result))},
+        parallel_for(input.numel()));
   });
   return result;
 }
@@ -153,8 +155,9 @@ BackwardTensors batch_renorm_backward_cpu(const at::Tensor& grad_output, const a
   check_batch_renorm_backward(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d,
                               arguments);
   if (!has_kernel(input)) {
-    return batch_renorm_backward_composite(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std,
-                                           r, d, group_size, grouping, activation, frozen, output_mask);
+    return batch_renorm_backward_composite(grad_output, input, weight, bias, batch_mean, batch_mean_low,
+                                           batch_std, r, d, group_size, grouping, activation, frozen,
+                                           output_mask);
   }
   const LaidOut x = lay_out(input);
   const at::Tensor dy = with_strides_of(grad_output, x.tensor);
@@ -165,14 +168,15 @@ BackwardTensors batch_renorm_backward_cpu(const at::Tensor& grad_output, const a
   with_kernel_type(input, [&](auto zero) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
-    const Parameter<P> w(weight), b(bias), mean(batch_mean), low(batch_mean_low), std(batch_std), r_(r), d_(d);
+    const Parameter<P> w(weight), b(bias), mean(batch_mean), low(batch_mean_low), std(batch_std), r_(r),
+        d_(d);
     const auto groups = groups_of(x.shape.n, group_size, arguments.grouping);
-    kernels::backward<T>({x.layout, x.shape, groups, kernel_activation(arguments.activation), frozen,
-                          data<T>(x.tensor), data<T>(dy), w.get(), b.get(), mean.get(), low.get(), std.get(),
-                          r_.get(), d_.get(), dx.defined() ? data<T>(dx) : nullptr,
-                          dweight.defined() ? data<P>(dweight) : nullptr,
-                          dbias.defined() ? data<P>(dbias) : nullptr},
-                         parallel_for(input.numel()));
+    kernels::backward<T>(
+        {x.layout, x.shape, groups, kernel_activation(arguments.activation), frozen, data<T>(x.tensor),
+         data<T>(dy), w.get(), b.get(), mean.get(), low.get(), std.get(), r_.get(), d_.get(),
+         dx.defined() ? data<T>(dx) : nullptr, dweight.defined() ? data<P>(dweight) : nullptr,
+         dbias.defined() ? data<P>(dbias) : nullptr},
+        parallel_for(input.numel()));
   });
   return {dx, dweight, dbias};
 }

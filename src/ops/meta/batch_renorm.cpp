@@ -7,10 +7,10 @@
 namespace renorm::ops {
 namespace {
 
-ForwardTensors batch_renorm_meta(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                                 const OptionalTensor& running_mean, const OptionalTensor& running_std, double eps,
-                                 double r_max, double d_max, int64_t group_size, int64_t grouping,
-                                 int64_t activation) {
+ForwardTensors batch_renorm_meta(const at::Tensor& input, const OptionalTensor& weight,
+                                 const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                 const OptionalTensor& running_std, double eps, double r_max, double d_max,
+                                 int64_t group_size, int64_t grouping, int64_t activation) {
   check_batch_renorm(input, weight, bias, running_mean, running_std,
                      arguments_of(eps, r_max, d_max, group_size, grouping, activation));
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
@@ -23,7 +23,8 @@ BackwardTensors batch_renorm_backward_meta(const at::Tensor& grad_output, const 
                                            const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
                                            const at::Tensor& batch_std, const OptionalTensor& r,
                                            const OptionalTensor& d, int64_t group_size, int64_t grouping,
-                                           int64_t activation, bool /*frozen*/, std::array<bool, 3> output_mask) {
+                                           int64_t activation, bool /*frozen*/,
+                                           std::array<bool, 3> output_mask) {
   check_batch_renorm_backward(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d,
                               arguments_of(1.0, 1.0, 0.0, group_size, grouping, activation));
   const auto channels = [&] { return at::empty({input.size(1)}, batch_std.options()); };
