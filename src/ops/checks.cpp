@@ -16,6 +16,11 @@ void check_input(const char* op, const at::Tensor& input) {
               " dimension(s) of sizes ", input.sizes());
 }
 
+void check_device(const char* op, const char* name, const at::Tensor& tensor, const at::Tensor& input) {
+  TORCH_CHECK(tensor.device() == input.device(), op, ": ", name, " must be on the device of input, ",
+              input.device(), ", got ", tensor.device());
+}
+
 void check_per_channel(const char* op, const char* name, const OptionalTensor& optional,
                        const at::Tensor& input) {
   if (!optional.has_value() || !optional->defined()) return;
@@ -23,8 +28,7 @@ void check_per_channel(const char* op, const char* name, const OptionalTensor& o
   TORCH_CHECK(tensor.dim() == 1 && tensor.size(0) == input.size(1), op, ": ", name,
               " must have one value for each of the ", input.size(1), " channels of input, got sizes ",
               tensor.sizes());
-  TORCH_CHECK(tensor.device() == input.device(), op, ": ", name, " must be on the device of input, ",
-              input.device(), ", got ", tensor.device());
+  check_device(op, name, tensor, input);
   const at::ScalarType expected = statistics_type(input.scalar_type());
   TORCH_CHECK(tensor.scalar_type() == expected, op, ": ", name, " must be ", expected, " for input of type ",
               input.scalar_type(), ", got ", tensor.scalar_type());
@@ -57,6 +61,7 @@ void check_statistics(const char* op, const char* name, const OptionalTensor& op
   const at::Tensor& tensor = *optional;
   TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == groups && tensor.size(1) == input.size(1), op, ": ",
               name, " must be [", groups, ", ", input.size(1), "], got sizes ", tensor.sizes());
+  check_device(op, name, tensor, input);
   TORCH_CHECK(tensor.scalar_type() == statistics_type(input.scalar_type()), op, ": ", name, " must be ",
               statistics_type(input.scalar_type()), " for input of type ", input.scalar_type(), ", got ",
               tensor.scalar_type());
@@ -88,6 +93,7 @@ void check_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor
   check_input(op, input);
   TORCH_CHECK(grad_output.sizes() == input.sizes(), op, ": grad_output must have the sizes of input, ",
               input.sizes(), ", got ", grad_output.sizes());
+  check_device(op, "grad_output", grad_output, input);
   check_per_channel(op, "weight", weight, input);
   check_per_channel(op, "bias", bias, input);
   check_arguments(op, arguments, input);

@@ -97,7 +97,10 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
         gather.Prefetch(i, turn);
         for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
       }
-      for (; i + lanes <= last; i += lanes) gather.Step(i, 0);
+      for (; i + lanes <= last; i += lanes) {
+        gather.Prefetch(i, lanes);
+        gather.Step(i, 0);
+      }
       if (i < last) gather.StepN(i, last - i);
       gather.End(last - first);
     }
@@ -109,6 +112,7 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
     }
     const int64_t line = std::max(lanes, Apply::kLine);
     for (; done + line <= s; done += line) {
+      apply.Prefetch(done, line);
       for (int64_t k = 0; k < line; k += lanes) apply.StreamStep(done + k);
     }
     for (; done + lanes <= s; done += lanes) apply.Step(done);

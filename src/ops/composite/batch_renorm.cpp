@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "ops/checks.h"
+#include "ops/layout.h"
 #include "ops/schema.h"
 
 namespace renorm::ops {
@@ -27,7 +28,7 @@ class Grouped {
   }
   at::Tensor back(const at::Tensor& grouped) const {
     const at::Tensor batch = (strided_ ? grouped.transpose(0, 1) : grouped).reshape(like_.sizes());
-    return batch.to(like_.scalar_type()).contiguous(like_.suggest_memory_format());
+    return in_order_of(batch.to(like_.scalar_type()), like_);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include "kernels/kernels.h"
 #include "ops/checks.h"
 #include "ops/cpu/memory.h"
+#include "ops/layout.h"
 #include "ops/schema.h"
 
 namespace renorm::ops {
@@ -55,25 +56,13 @@ struct LaidOut {
   kernels::Shape shape;
 };
 
-bool is_channels_last(const at::Tensor& tensor) {
-  int64_t expected = tensor.size(1);
-  if (expected != 1 && tensor.stride(1) != 1) return false;
-  for (int64_t dim = tensor.dim() - 1; dim >= 2; --dim) {
-    if (tensor.size(dim) != 1 && tensor.stride(dim) != expected) return false;
-    expected *= tensor.size(dim);
-  }
-  return tensor.size(0) == 1 || tensor.stride(0) == expected;
-}
-
 LaidOut lay_out(const at::Tensor& input) {
   const int64_t n = input.size(0);
   const int64_t c = input.size(1);
   const int64_t s = input.numel() == 0 ? 0 : input.numel() / (n * c);
-  const kernels::Shape shape{n, c, s};
-  const bool last = is_channels_last(input);
-  if (last && (s == 1 || !input.is_contiguous())) return {input, kernels::Layout::kNsc, shape};
-  if (s == 1) return {input.contiguous(), kernels::Layout::kNsc, shape};
-  return {input.contiguous(), kernels::Layout::kNcs, shape};
+  const at::Tensor tensor = dense(input);
+  const bool last = is_channels_last(tensor) && (s == 1 || !tensor.is_contiguous());
+  return {tensor, last ? kernels::Layout::kNsc : kernels::Layout::kNcs, {n, c, s}};
 }
 
 // `tensor` with the strides of `like`, copied if it has others.

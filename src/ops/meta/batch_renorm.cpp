@@ -2,6 +2,7 @@
 #include <torch/library.h>
 
 #include "ops/checks.h"
+#include "ops/layout.h"
 #include "ops/schema.h"
 
 namespace renorm::ops {
@@ -15,7 +16,7 @@ ForwardTensors batch_renorm_meta(const at::Tensor& input, const OptionalTensor& 
                      arguments_of(eps, r_max, d_max, group_size, grouping, activation));
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
   const auto statistic = [&] { return at::empty({group_count(input, group_size), input.size(1)}, options); };
-  return {at::empty_like(input), statistic(), statistic(), statistic(), statistic(), statistic()};
+  return {at::empty_like(dense(input)), statistic(), statistic(), statistic(), statistic(), statistic()};
 }
 
 BackwardTensors batch_renorm_backward_meta(const at::Tensor& grad_output, const at::Tensor& input,
@@ -28,15 +29,15 @@ BackwardTensors batch_renorm_backward_meta(const at::Tensor& grad_output, const 
   check_batch_renorm_backward(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d,
                               arguments_of(1.0, 1.0, 0.0, group_size, grouping, activation));
   const auto channels = [&] { return at::empty({input.size(1)}, batch_std.options()); };
-  return {output_mask[0] ? at::empty_like(input) : at::Tensor(), output_mask[1] ? channels() : at::Tensor(),
-          output_mask[2] ? channels() : at::Tensor()};
+  return {output_mask[0] ? at::empty_like(dense(input)) : at::Tensor(),
+          output_mask[1] ? channels() : at::Tensor(), output_mask[2] ? channels() : at::Tensor()};
 }
 
 at::Tensor batch_renorm_inference_meta(const at::Tensor& input, const OptionalTensor& weight,
                                        const OptionalTensor& bias, const at::Tensor& running_mean,
                                        const at::Tensor& running_std, int64_t activation) {
   check_batch_renorm_inference(input, weight, bias, running_mean, running_std, activation);
-  return at::empty_like(input);
+  return at::empty_like(dense(input));
 }
 
 }  // namespace

@@ -1,0 +1,179 @@
+// What autograd computes, keeps and refuses.
+#include "cases.h"
+
+namespace renorm::test {
+namespace {
+
+using torch::autograd::variable_list;
+
+// Both operators, as functions of the tensors of a case.
+const std::vector<std::pair<const char*, std::function<at::Tensor(const Tensors&)>>>& operators() {
+  static const std::vector<std::pair<const char*, std::function<at::Tensor(const Tensors&)>>> all{
+      {"training", [](const Tensors& t) { return train(t, {}).output; }},
+      {"inference", [](const Tensors& t) { return infer(t, Activation::kNone); }}};
+  return all;
+}
+
+Tensors make_small(at::ScalarType type = at::kDouble) {
+  Case c;
+  c.type = type;
+  c.sizes = {4, 3, 5};
+  return make_tensors(c);
+}
+
+class Autograd : public Seeded {};
+
+// Asks the node itself, below the engine that drops what nobody asked for.
+TEST_F(Autograd, ComputesOnlyGradientsThatAreWanted) {
+  for (const auto type : {at::kFloat, at::kHalf}) {
+    for (const auto& [name, op] : operators()) {
+      for (int wanted = 1; wanted < 8; ++wanted) {
+        SCOPED_TRACE(::testing::Message() << name << " " << wanted);
+        const Tensors t = make_small(type);
+        t.input.requires_grad_((wanted & 1) != 0);
+        t.weight.requires_grad_((wanted & 2) != 0);
+        t.bias.requires_grad_((wanted & 4) != 0);
+        const auto node = op(t).grad_fn();
+        ASSERT_NE(node, nullptr);
+        const at::NoGradGuard no_grad;
+        variable_list grad_outputs(node->num_inputs());
+        grad_outputs[0] = t.grad_output;
+        const variable_list grads = (*node)(std::move(grad_outputs));
+        ASSERT_GE(grads.size(), 3U);
+        EXPECT_EQ(grads[0].defined(), (wanted & 1) != 0);
+        EXPECT_EQ(grads[1].defined(), (wanted & 2) != 0);
+        EXPECT_EQ(grads[2].defined(), (wanted & 4) != 0);
+      }
+    }
+  }
+}
+
+TEST_F(Autograd, GradientOfOneDoesNotDependOnWhichOthersAreWanted) {
+  for (const auto& [name, op] : operators()) {
+    SCOPED_TRACE(name);
+    const Tensors t = make_small();
+    const auto leaf = [](const at::Tensor& tensor) { return tensor.clone().requires_grad_(); };
+    const Tensors all{leaf(t.input), {}, leaf(t.weight), leaf(t.bias), t.running_mean, t.running_std};
+    op(all).backward(t.grad_output);
+    Tensors one = t;
+    one.input = leaf(t.input);
+    op(one).backward(t.grad_output);
+    EXPECT_TRUE(at::equal(one.input.grad(), all.input.grad()));
+    EXPECT_FALSE(one.weight.grad().defined());
+    one = t;
+    one.weight = leaf(t.weight);
+    op(one).backward(t.grad_output);
+    EXPECT_TRUE(at::equal(one.weight.grad(), all.weight.grad()));
+    EXPECT_FALSE(one.input.grad().defined());
+    one = t;
+    one.bias = leaf(t.bias);
+    op(one).backward(t.grad_output);
+    EXPECT_TRUE(at::equal(one.bias.grad(), all.bias.grad()));
+  }
+}
+
+TEST_F(Autograd, BiasAloneOrWeightAloneHasItsGradient) {
+  for (const auto& [name, op] : operators()) {
+    SCOPED_TRACE(name);
+    Tensors t = make_small();
+    t.weight = {};
+    t.bias.requires_grad_();
+    op(t).backward(t.grad_output);
+    EXPECT_LE(error_of(t.bias.grad(), t.grad_output.sum({0, 2})), tolerance(at::kDouble));
+    t = make_small();
+    t.bias = {};
+    t.weight.requires_grad_();
+    const at::Tensor output = op(t);
+    output.backward(t.grad_output);
+    const at::Tensor x_hat = output.detach() / t.weight.detach().view({-1, 1});
+    EXPECT_LE(error_of(t.weight.grad(), (t.grad_output * x_hat).sum({0, 2})), tolerance(at::kDouble));
+  }
+}
+
+TEST_F(Autograd, LeavesNoGraphWithoutGradients) {
+  for (const auto& [name, op] : operators()) {
+    SCOPED_TRACE(name);
+    const Tensors t = make_small();
+    EXPECT_FALSE(op(t).requires_grad());
+    t.input.requires_grad_();
+    const at::NoGradGuard no_grad;
+    const at::Tensor output = op(t);
+    EXPECT_FALSE(output.requires_grad());
+    EXPECT_EQ(output.grad_fn(), nullptr);
+  }
+}
+
+TEST_F(Autograd, StatisticsCarryNoGradient) {
+  for (const auto type : {at::kFloat, at::kHalf}) {
+    const Tensors t = make_small(type);
+    t.input.requires_grad_();
+    const auto result = train(t, {});
+    EXPECT_TRUE(result.output.requires_grad());
+    for (const at::Tensor& statistic :
+         {result.batch_mean, result.batch_mean_low, result.batch_std, result.r, result.d}) {
+      EXPECT_FALSE(statistic.requires_grad());
+    }
+  }
+}
+
+TEST_F(Autograd, RefusesDoubleBackwardInOneSentence) {
+  for (const auto& [name, op] : operators()) {
+    SCOPED_TRACE(name);
+    const Tensors t = make_small();
+    t.input.requires_grad_();
+    const at::Tensor output = op(t);
+    const std::string message = message_of([&] {
+      torch::autograd::grad({output}, {t.input}, {t.grad_output}, /*retain_graph=*/true,
+                            /*create_graph=*/true);
+    });
+    EXPECT_NE(message.find("double backward is not supported"), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    EXPECT_NE(message_of([&] { train(t, {}).output.sum().backward({}, {}, true); }), "");
+  }
+}
+
+TEST_F(Autograd, InferenceGradientBelongsToTheAveragesOfItsForward) {
+  Tensors t = make_small();
+  const auto gradients = [&](bool move) {
+    const Tensors leaves = converted(t, [](const at::Tensor& tensor) { return tensor.clone(); });
+    leaves.input.requires_grad_();
+    leaves.weight.requires_grad_();
+    const at::Tensor output = infer(leaves, Activation::kNone);
+    if (move) {
+      leaves.running_mean.add_(1.0);
+      leaves.running_std.mul_(2.0);
+    }
+    return torch::autograd::grad({output}, {leaves.input, leaves.weight}, {t.grad_output});
+  };
+  const auto still = gradients(false);
+  const auto moved = gradients(true);
+  EXPECT_TRUE(at::equal(moved[0], still[0]));
+  EXPECT_TRUE(at::equal(moved[1], still[1]));
+}
+
+TEST_F(Autograd, TrainingGradientBelongsToTheAveragesOfItsForward) {
+  Tensors t = make_small();
+  const ops::BatchRenormArguments arguments{1e-5, 3.0, 5.0};
+  t.input.requires_grad_();
+  const auto still = torch::autograd::grad({train(t, arguments).output}, {t.input}, {t.grad_output});
+  const at::Tensor output = train(t, arguments).output;
+  t.running_mean.add_(1.0);
+  t.running_std.mul_(2.0);
+  EXPECT_TRUE(at::equal(torch::autograd::grad({output}, {t.input}, {t.grad_output})[0], still[0]));
+}
+
+TEST_F(Autograd, RefusesInputThatChangedSinceTheForward) {
+  for (const auto& [name, op] : operators()) {
+    SCOPED_TRACE(name);
+    Tensors t = make_small();
+    const at::Tensor leaf = t.input.clone().requires_grad_();
+    t.input = leaf * 2.0;
+    const at::Tensor output = op(t);
+    t.input.add_(1.0);
+    const std::string message = message_of([&] { output.backward(t.grad_output); });
+    EXPECT_NE(message.find("modified by an inplace operation"), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace renorm::test

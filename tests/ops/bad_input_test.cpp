@@ -1,0 +1,235 @@
+// A wrong argument is refused in one sentence: its name, what was expected, what came.
+#include <cmath>
+
+#include "cases.h"
+
+namespace renorm::test {
+namespace {
+
+// A call that is right until `spoil` has changed it.
+struct Call {
+  Tensors t;
+  ops::BatchRenormArguments arguments;
+  at::Tensor batch_mean;  // statistics for the backward operator
+  at::Tensor batch_std;
+  at::Tensor r;
+};
+
+struct BadInput {
+  const char* name;
+  std::function<void(Call&)> spoil;
+  std::vector<std::string> parts;  // of the message
+};
+
+void PrintTo(const BadInput& bad, std::ostream* out) { *out << bad.name; }
+
+Call right_call() {
+  Case c;
+  c.sizes = {4, 3, 5};
+  Call call{make_tensors(c), {}, {}, {}, {}};
+  const auto forward = train(call.t, call.arguments);
+  call.batch_mean = forward.batch_mean;
+  call.batch_std = forward.batch_std;
+  call.r = forward.r;
+  return call;
+}
+
+at::Tensor on_meta(const at::Tensor& tensor) { return tensor.to(at::kMeta); }
+
+void training(const Call& call) { train(call.t, call.arguments); }
+
+void composite(const Call& call) {
+  const Tensors& t = call.t;
+  ops::batch_renorm_composite(t.input, t.weight, t.bias, t.running_mean, t.running_std, call.arguments);
+}
+
+void inference(const Call& call) { infer(call.t, call.arguments.activation); }
+
+void backward_operator(const Call& call) {
+  const ops::BatchRenormResult forward{{},     call.batch_mean,       at::zeros_like(call.r), call.batch_std,
+                                       call.r, at::zeros_like(call.r)};
+  backward(call.t, forward, call.arguments);
+}
+
+void expect_refused(const BadInput& bad, const char* op, void (*function)(const Call&)) {
+  Call call = right_call();
+  ASSERT_EQ(message_of([&] { function(call); }), "") << "the right call is refused";
+  bad.spoil(call);
+  const std::string message = message_of([&] { function(call); });
+  for (const std::string& part : bad.parts) {
+    EXPECT_NE(message.find(part), std::string::npos) << "no \"" << part << "\" in: " << message;
+  }
+  EXPECT_EQ(message.rfind(op, 0), 0U) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+}
+
+// Wrong for every operator.
+const std::vector<BadInput>& bad_tensors() {
+  static const std::vector<BadInput> table{
+      {"IntegerInput",
+       [](Call& c) { c.t.input = c.t.input.to(at::kLong); },
+       {"input must have a floating dtype", "got Long"}},
+      {"ComplexInput",
+       [](Call& c) { c.t.input = c.t.input.to(at::kComplexFloat); },
+       {"input must have a floating dtype", "got Complex"}},
+      {"InputOfOneDimension",
+       [](Call& c) { c.t.input = at::ones({3}); },
+       {"input must be [batch, channels, ...]", "got 1 dimension(s)"}},
+      {"WeightForOtherChannels",
+       [](Call& c) { c.t.weight = at::ones({4}); },
+       {"weight must have one value for each of the 3 channels", "got sizes [4]"}},
+      {"WeightOfTwoDimensions",
+       [](Call& c) {
+         c.t.weight = at::ones({1, 3});
+       },
+       {"weight must have one value for each of the 3 channels", "got sizes [1, 3]"}},
+      {"BiasForOtherChannels",
+       [](Call& c) { c.t.bias = at::ones({1}); },
+       {"bias must have one value for each of the 3 channels", "got sizes [1]"}},
+      {"WeightOfOtherType",
+       [](Call& c) { c.t.weight = c.t.weight.to(at::kDouble); },
+       {"weight must be Float for input of type Float", "got Double"}},
+      {"BiasOfOtherType",
+       [](Call& c) { c.t.bias = c.t.bias.to(at::kHalf); },
+       {"bias must be Float for input of type Float", "got Half"}},
+      {"WeightOnOtherDevice",
+       [](Call& c) { c.t.weight = on_meta(c.t.weight); },
+       {"weight must be on the device of input, cpu", "got meta"}},
+      {"BiasOnOtherDevice",
+       [](Call& c) { c.t.bias = on_meta(c.t.bias); },
+       {"bias must be on the device of input, cpu", "got meta"}},
+      {"InputOnOtherDevice",
+       [](Call& c) { c.t.input = on_meta(c.t.input); },
+       {" must be on the device of input, meta", "got cpu"}},
+      {"UnknownActivation",
+       [](Call& c) { c.arguments.activation = static_cast<Activation>(7); },
+       {"activation must be 0 (none) or 1 (relu)", "got 7"}}};
+  return table;
+}
+
+const std::vector<BadInput>& bad_averages() {
+  static const std::vector<BadInput> table{
+      {"RunningMeanForOtherChannels",
+       [](Call& c) { c.t.running_mean = at::ones({2}); },
+       {"running_mean must have one value for each of the 3 channels", "got sizes [2]"}},
+      {"RunningStdForOtherChannels",
+       [](Call& c) { c.t.running_std = at::ones({2}); },
+       {"running_std must have one value for each of the 3 channels", "got sizes [2]"}},
+      {"RunningMeanOfOtherType",
+       [](Call& c) { c.t.running_mean = c.t.running_mean.to(at::kDouble); },
+       {"running_mean must be Float for input of type Float", "got Double"}},
+      {"RunningStdOfOtherType",
+       [](Call& c) { c.t.running_std = c.t.running_std.to(at::kBFloat16); },
+       {"running_std must be Float for input of type Float", "got BFloat16"}},
+      {"RunningMeanOnOtherDevice",
+       [](Call& c) { c.t.running_mean = on_meta(c.t.running_mean); },
+       {"running_mean must be on the device of input, cpu", "got meta"}},
+      {"RunningMeanAlone", [](Call& c) { c.t.running_std = {}; }, {"running_mean", "running_std", "got"}},
+      {"RunningStdAlone", [](Call& c) { c.t.running_mean = {}; }, {"running_mean", "running_std", "got"}}};
+  return table;
+}
+
+const std::vector<BadInput>& bad_groups() {
+  static const std::vector<BadInput> table{{"GroupSizeThatDoesNotDivide",
+                                            [](Call& c) { c.arguments.group_size = 3; },
+                                            {"group_size must divide the batch of 4 examples", "got 3"}},
+                                           {"GroupSizeAboveTheBatch",
+                                            [](Call& c) { c.arguments.group_size = 8; },
+                                            {"group_size must divide the batch of 4 examples", "got 8"}},
+                                           {"NegativeGroupSize",
+                                            [](Call& c) { c.arguments.group_size = -2; },
+                                            {"group_size must be >= 0", "got -2"}},
+                                           {"UnknownGrouping",
+                                            [](Call& c) { c.arguments.grouping = static_cast<Grouping>(2); },
+                                            {"grouping must be 0 (contiguous) or 1 (strided)", "got 2"}}};
+  return table;
+}
+
+const std::vector<BadInput>& bad_limits() {
+  static const std::vector<BadInput> table{
+      {"RMaxBelowOne", [](Call& c) { c.arguments.r_max = 0.5; }, {"r_max must be >= 1", "got 0.5"}},
+      {"RMaxNotANumber",
+       [](Call& c) { c.arguments.r_max = std::nan(""); },
+       {"r_max must be >= 1", "got nan"}},
+      {"NegativeDMax", [](Call& c) { c.arguments.d_max = -1.0; }, {"d_max must be >= 0", "got -1"}},
+      {"DMaxNotANumber",
+       [](Call& c) { c.arguments.d_max = std::nan(""); },
+       {"d_max must be >= 0", "got nan"}},
+      {"EpsZero", [](Call& c) { c.arguments.eps = 0.0; }, {"eps must be > 0", "got 0"}},
+      {"NegativeEps", [](Call& c) { c.arguments.eps = -1e-3; }, {"eps must be > 0", "got -0.001"}},
+      {"EpsNotANumber", [](Call& c) { c.arguments.eps = std::nan(""); }, {"eps must be > 0", "got nan"}}};
+  return table;
+}
+
+const std::vector<BadInput>& bad_backward() {
+  static const std::vector<BadInput> table{
+      {"GradOutputOfOtherSizes",
+       [](Call& c) {
+         c.t.grad_output = at::ones({4, 3, 6});
+       },
+       {"grad_output must have the sizes of input, [4, 3, 5]", "got [4, 3, 6]"}},
+      {"GradOutputOnOtherDevice",
+       [](Call& c) { c.t.grad_output = on_meta(c.t.grad_output); },
+       {"grad_output must be on the device of input, cpu", "got meta"}},
+      {"BatchMeanOfOtherGroups",
+       [](Call& c) {
+         c.batch_mean = at::ones({2, 3});
+       },
+       {"batch_mean must be [1, 3]", "got sizes [2, 3]"}},
+      {"BatchStdOfOneDimension",
+       [](Call& c) { c.batch_std = at::ones({3}); },
+       {"batch_std must be [1, 3]", "got sizes [3]"}},
+      {"BatchStdOfOtherType",
+       [](Call& c) { c.batch_std = c.batch_std.to(at::kDouble); },
+       {"batch_std must be Float for input of type Float", "got Double"}},
+      {"ROnOtherDevice",
+       [](Call& c) { c.r = on_meta(c.r); },
+       {"must be on the device of input, cpu", "got meta"}}};
+  return table;
+}
+
+class BadInputOfAny : public ::testing::TestWithParam<BadInput> {};
+class BadInputOfTraining : public ::testing::TestWithParam<BadInput> {};
+class BadInputOfInference : public ::testing::TestWithParam<BadInput> {};
+class BadInputOfBackward : public ::testing::TestWithParam<BadInput> {};
+
+TEST_P(BadInputOfAny, IsNamed) {
+  expect_refused(GetParam(), "renorm::batch_renorm: ", training);
+  expect_refused(GetParam(), "renorm::batch_renorm: ", composite);
+  expect_refused(GetParam(), "renorm::batch_renorm_inference: ", inference);
+  expect_refused(GetParam(), "renorm::batch_renorm_backward: ", backward_operator);
+}
+
+TEST_P(BadInputOfTraining, IsNamed) {
+  expect_refused(GetParam(), "renorm::batch_renorm: ", training);
+  expect_refused(GetParam(), "renorm::batch_renorm: ", composite);
+}
+
+TEST_P(BadInputOfInference, IsNamed) {
+  expect_refused(GetParam(), "renorm::batch_renorm_inference: ", inference);
+}
+
+TEST_P(BadInputOfBackward, IsNamed) {
+  expect_refused(GetParam(), "renorm::batch_renorm_backward: ", backward_operator);
+}
+
+std::string name_of(const ::testing::TestParamInfo<BadInput>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Tensors, BadInputOfAny, ::testing::ValuesIn(bad_tensors()), name_of);
+INSTANTIATE_TEST_SUITE_P(Averages, BadInputOfTraining, ::testing::ValuesIn(bad_averages()), name_of);
+INSTANTIATE_TEST_SUITE_P(Groups, BadInputOfTraining, ::testing::ValuesIn(bad_groups()), name_of);
+INSTANTIATE_TEST_SUITE_P(Limits, BadInputOfTraining, ::testing::ValuesIn(bad_limits()), name_of);
+INSTANTIATE_TEST_SUITE_P(Averages, BadInputOfInference, ::testing::ValuesIn(bad_averages()), name_of);
+INSTANTIATE_TEST_SUITE_P(Groups, BadInputOfBackward, ::testing::ValuesIn(bad_groups()), name_of);
+INSTANTIATE_TEST_SUITE_P(Gradients, BadInputOfBackward, ::testing::ValuesIn(bad_backward()), name_of);
+
+// The same checks stand before a call that autograd records.
+TEST(BadInput, IsNamedUnderAutograd) {
+  Call call = right_call();
+  call.t.input.requires_grad_();
+  call.arguments.r_max = 0.5;
+  EXPECT_NE(message_of([&] { training(call); }).find("r_max must be >= 1, got 0.5"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace renorm::test

@@ -1,0 +1,84 @@
+// Meta tensors have no data: what the operators say of them must be what they do on the CPU.
+#include "cases.h"
+
+namespace renorm::test {
+namespace {
+
+constexpr int64_t kCases = 300;
+
+at::Tensor as_meta(const at::Tensor& tensor) {
+  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+}
+
+void expect_same_kind(const at::Tensor& meta, const at::Tensor& real, const char* name) {
+  ASSERT_TRUE(meta.defined()) << name;
+  EXPECT_TRUE(meta.is_meta()) << name;
+  EXPECT_EQ(meta.sizes(), real.sizes()) << name;
+  EXPECT_EQ(meta.scalar_type(), real.scalar_type()) << name;
+  EXPECT_TRUE(same_strides(meta, real)) << name << ": " << meta.strides() << ", real " << real.strides();
+}
+
+void expect_same_results(const Tensors& t, const Case& c) {
+  const Tensors m = converted(t, as_meta);
+  const auto real = train(t, c.arguments);
+  const auto meta = train(m, c.arguments);
+  expect_same_kind(meta.output, real.output, "output");
+  expect_same_kind(meta.batch_mean, real.batch_mean, "batch_mean");
+  expect_same_kind(meta.batch_mean_low, real.batch_mean_low, "batch_mean_low");
+  expect_same_kind(meta.batch_std, real.batch_std, "batch_std");
+  expect_same_kind(meta.r, real.r, "r");
+  expect_same_kind(meta.d, real.d, "d");
+  const auto real_grads = backward(t, real, c.arguments);
+  const auto meta_grads = backward(m, meta, c.arguments);
+  expect_same_kind(std::get<0>(meta_grads), std::get<0>(real_grads), "gradient of input");
+  expect_same_kind(std::get<1>(meta_grads), std::get<1>(real_grads), "gradient of weight");
+  expect_same_kind(std::get<2>(meta_grads), std::get<2>(real_grads), "gradient of bias");
+  if (!c.has_averages) return;
+  expect_same_kind(infer(m, c.arguments.activation), infer(t, c.arguments.activation), "inference");
+}
+
+class Meta : public Seeded {};
+
+TEST_F(Meta, SizesTypesAndStridesAreThoseOfTheCpu) {
+  Random random(3);
+  for (int64_t i = 0; i < kCases && !HasFailure(); ++i) {
+    const Case c = draw_case(random);
+    SCOPED_TRACE("case " + std::to_string(i) + ": " + describe(c));
+    expect_same_results(make_tensors(c), c);
+  }
+}
+
+TEST_F(Meta, EmptyTensorsAreThoseOfTheCpu) {
+  for (const auto type : {at::kFloat, at::kHalf}) {
+    for (const auto& sizes : std::vector<std::vector<int64_t>>{{0, 3}, {0, 3, 4, 4}, {2, 3, 0}, {2, 0, 4}}) {
+      Case c;
+      c.type = type;
+      c.sizes = sizes;
+      SCOPED_TRACE(describe(c));
+      expect_same_results(make_tensors(c), c);
+    }
+  }
+}
+
+TEST_F(Meta, BackwardLeavesOutWhatIsNotWanted) {
+  Case c;
+  c.sizes = {4, 3, 5};
+  const Tensors m = converted(make_tensors(c), as_meta);
+  const auto forward = train(m, c.arguments);
+  const auto grads = ops::call_batch_renorm_backward(
+      m.grad_output, m.input, ops::optional(m.weight), ops::optional(m.bias), forward.batch_mean,
+      forward.batch_mean_low, forward.batch_std, forward.r, forward.d, 0, 0, 0, false, {false, true, false});
+  EXPECT_FALSE(std::get<0>(grads).defined());
+  EXPECT_TRUE(std::get<1>(grads).defined());
+  EXPECT_FALSE(std::get<2>(grads).defined());
+}
+
+// 4 TB of values: nothing of that size can be touched.
+TEST_F(Meta, TouchesNoData) {
+  const auto options = at::TensorOptions(at::kFloat).device(at::kMeta);
+  const at::Tensor input = at::empty({1 << 20, 1024, 32, 32}, options);
+  EXPECT_EQ(ops::batch_renorm(input, {}, {}, {}, {}, {}).output.sizes(), input.sizes());
+}
+
+}  // namespace
+}  // namespace renorm::test

@@ -1,0 +1,32 @@
+// A kernel that only registers itself is easily lost by a linker: the dispatcher knows.
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "tensors.h"
+
+namespace renorm::test {
+namespace {
+
+class Registration : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Registration, HasAKernelForEveryKey) {
+  const auto op = c10::Dispatcher::singleton().findSchema({GetParam(), ""});
+  ASSERT_TRUE(op.has_value());
+  for (const auto key : {c10::DispatchKey::CPU, c10::DispatchKey::Autograd, c10::DispatchKey::Meta,
+                         c10::DispatchKey::CompositeExplicitAutograd}) {
+    EXPECT_TRUE(op->hasKernelForDispatchKey(key)) << c10::toString(key);
+  }
+}
+
+TEST_P(Registration, SchemaChangesNoArgumentAndAliasesNone) {
+  const auto op = c10::Dispatcher::singleton().findSchema({GetParam(), ""});
+  ASSERT_TRUE(op.has_value());
+  for (const auto& argument : op->schema().arguments()) EXPECT_EQ(argument.alias_info(), nullptr);
+  for (const auto& result : op->schema().returns()) EXPECT_EQ(result.alias_info(), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, Registration,
+                         ::testing::Values("renorm::batch_renorm", "renorm::batch_renorm_backward",
+                                           "renorm::batch_renorm_inference"));
+
+}  // namespace
+}  // namespace renorm::test
