@@ -40,15 +40,15 @@ void add_block(const double* __restrict values, int64_t count, double low, doubl
   }
 }
 
-// r[i] = batch_std / running_std, d[i] = (batch_mean - running_mean) / running_std.
+// r[i] = batch_std / running_std, d[i] = (batch_mean - running_mean) / running_std, in the statistics' own
+// precision, which is that of the forward's r and d and twice as fast.
 template <typename P>
 void raw_r_and_d(const P* __restrict batch_mean, const P* __restrict batch_std,
                  const P* __restrict running_mean, const P* __restrict running_std, int64_t count,
                  double* __restrict r, double* __restrict d) {
   for (int64_t i = 0; i < count; ++i) {
-    const double std = static_cast<double>(running_std[i]);
-    r[i] = static_cast<double>(batch_std[i]) / std;
-    d[i] = (static_cast<double>(batch_mean[i]) - static_cast<double>(running_mean[i])) / std;
+    r[i] = static_cast<double>(batch_std[i] / running_std[i]);
+    d[i] = static_cast<double>((batch_mean[i] - running_mean[i]) / running_std[i]);
   }
 }
 
