@@ -76,17 +76,18 @@ TEST_F(Autograd, BiasAloneOrWeightAloneHasItsGradient) {
   for (const auto& [name, op] : operators()) {
     SCOPED_TRACE(name);
     Tensors t = make_small();
-    t.weight = {};
+    t.weight = at::Tensor();
     t.bias.requires_grad_();
     op(t).backward(t.grad_output);
-    EXPECT_LE(error_of(t.bias.grad(), t.grad_output.sum({0, 2})), tolerance(at::kDouble));
+    EXPECT_LE(error_of(t.bias.grad(), t.grad_output.sum(at::IntArrayRef{0, 2})), tolerance(at::kDouble));
     t = make_small();
-    t.bias = {};
+    t.bias = at::Tensor();
     t.weight.requires_grad_();
     const at::Tensor output = op(t);
     output.backward(t.grad_output);
     const at::Tensor x_hat = output.detach() / t.weight.detach().view({-1, 1});
-    EXPECT_LE(error_of(t.weight.grad(), (t.grad_output * x_hat).sum({0, 2})), tolerance(at::kDouble));
+    EXPECT_LE(error_of(t.weight.grad(), (t.grad_output * x_hat).sum(at::IntArrayRef{0, 2})),
+              tolerance(at::kDouble));
   }
 }
 
@@ -118,17 +119,19 @@ TEST_F(Autograd, StatisticsCarryNoGradient) {
 
 TEST_F(Autograd, RefusesDoubleBackwardInOneSentence) {
   for (const auto& [name, op] : operators()) {
-    SCOPED_TRACE(name);
-    const Tensors t = make_small();
-    t.input.requires_grad_();
-    const at::Tensor output = op(t);
-    const std::string message = message_of([&] {
-      torch::autograd::grad({output}, {t.input}, {t.grad_output}, /*retain_graph=*/true,
-                            /*create_graph=*/true);
-    });
-    EXPECT_NE(message.find("double backward is not supported"), std::string::npos) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    EXPECT_NE(message_of([&] { train(t, {}).output.sum().backward({}, {}, true); }), "");
+    for (const bool of_input : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << name << " of input " << of_input);
+      const Tensors t = make_small();
+      const at::Tensor& leaf = of_input ? t.input : t.weight;
+      leaf.requires_grad_();
+      const at::Tensor output = op(t);
+      const std::string message = message_of([&] {
+        torch::autograd::grad({output}, {leaf}, {t.grad_output}, /*retain_graph=*/true,
+                              /*create_graph=*/true);
+      });
+      EXPECT_NE(message.find("double backward is not supported"), std::string::npos) << message;
+      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    }
   }
 }
 

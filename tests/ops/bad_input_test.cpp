@@ -124,8 +124,12 @@ const std::vector<BadInput>& bad_averages() {
       {"RunningMeanOnOtherDevice",
        [](Call& c) { c.t.running_mean = on_meta(c.t.running_mean); },
        {"running_mean must be on the device of input, cpu", "got meta"}},
-      {"RunningMeanAlone", [](Call& c) { c.t.running_std = {}; }, {"running_mean", "running_std", "got"}},
-      {"RunningStdAlone", [](Call& c) { c.t.running_mean = {}; }, {"running_mean", "running_std", "got"}}};
+      {"RunningMeanAlone",
+       [](Call& c) { c.t.running_std = at::Tensor(); },
+       {"running_mean", "running_std", "got"}},
+      {"RunningStdAlone",
+       [](Call& c) { c.t.running_mean = at::Tensor(); },
+       {"running_mean", "running_std", "got"}}};
   return table;
 }
 

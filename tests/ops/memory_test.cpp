@@ -63,10 +63,10 @@ TEST_F(HeldMemory, OfAGraphIsTheInputAndNoMore) {
   const int64_t bytes = static_cast<int64_t>(t.input.nbytes());
   const int64_t before = held();
   at::Tensor output = train(t, {}).output;
-  t.input = {};
+  t.input = at::Tensor();
   EXPECT_LT(held() - before, bytes + kSmall);
   EXPECT_GE(held() - before, bytes);
-  output = {};
+  output = at::Tensor();
   EXPECT_LT(held() - before, kSmall - bytes);
 }
 
@@ -75,7 +75,7 @@ TEST_F(HeldMemory, OfAForwardWithoutGradientsIsItsResult) {
   const at::NoGradGuard no_grad;
   const int64_t before = held();
   const at::Tensor output = train(t, {}).output;
-  t.input = {};
+  t.input = at::Tensor();
   EXPECT_LT(held() - before, kSmall);
 }
 

@@ -39,16 +39,16 @@ inline at::ScalarType statistics_of(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// The greatest |actual - expected| relative to the greatest |expected|, which counts as no less than one.
-// Infinite if the sizes differ or anything is not a number.
-inline double error_of(const at::Tensor& actual, const at::Tensor& expected) {
+// The greatest |actual - expected| relative to the greatest |expected|, which counts as no less than
+// `least_scale`. Infinite if the sizes differ or anything is not a number.
+inline double error_of(const at::Tensor& actual, const at::Tensor& expected, double least_scale = 1.0) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (!actual.defined() || !expected.defined() || actual.sizes() != expected.sizes()) return kInfinity;
   if (expected.numel() == 0) return 0.0;
   const at::Tensor a = actual.detach().to(at::kDouble);
   const at::Tensor e = expected.detach().to(at::kDouble);
   const double error = (a - e).abs().max().item<double>();
-  return error == error ? error / std::max(1.0, e.abs().max().item<double>()) : kInfinity;
+  return error == error ? error / std::max(least_scale, e.abs().max().item<double>()) : kInfinity;
 }
 
 // Whether both step through memory alike, wherever a step is ever taken.

@@ -20,14 +20,14 @@ struct Column {
 
 constexpr Column kColumns[] = {
     {"into", "copy_multiple", 6},     {"shipped", "copy_multiple_shipped", 9},
-    {"native", "native", 11},         {"+ReLU", "native_relu", 8},
-    {"oneDNN", "onednn", 8},          {"blocked", "onednn_blocked", 9},
-    {"tensor ops", "tensor_ops", 12},
+    {"native", "native", 10},         {"+ReLU", "native_relu", 8},
+    {"oneDNN", "onednn", 8},          {"blocked", "onednn_blocked", 8},
+    {"tensor ops", "tensor_ops", 11},
 };
 
 std::string number(std::optional<double> value) {
   if (!value) return "-";
-  return fmt::format(*value >= 9.995 ? "{:.1f}" : "{:.2f}", *value);
+  return fmt::format(*value >= 99.95 ? "{:.1f}" : "{:.2f}", *value);
 }
 
 void write_head(Text out, const Results& results, Layout layout, Pass pass) {
@@ -78,13 +78,13 @@ void write_targets(Text out, const Results& results) {
   fmt::format_to(out, "\nAsked and reached (geometric means): {} of {} met\n", met, list.size());
   fmt::format_to(out, "{:<17}{:<34}{:>9}{:>10}{:>16}\n", "", "", "asked", "reached", "least to most");
   for (const Reached& entry : list) {
-    fmt::format_to(out, "{:<17}{:<34}{:>9}{:>10}{:>16}  {}\n",
+    fmt::format_to(out, "{:<17}{:<34}{:>9}{:>10}{:>16}{}\n",
                    fmt::format("{} {}", name_of(entry.target.layout), name_of(entry.target.pass)),
                    entry.target.text,
                    fmt::format("{} {}", entry.target.at_least ? ">=" : "<=", number(entry.target.bound)),
                    number(entry.mean.geometric),
                    fmt::format("{} - {}", number(entry.mean.least), number(entry.mean.greatest)),
-                   entry.met ? "" : "MISSED");
+                   entry.met ? "" : "  MISSED");
   }
 }
 

@@ -55,27 +55,23 @@ HWY_INLINE hn::Vec<TagBits16> NarrowBits(Vec<float> v) {
   return hn::DemoteTo(TagBits16(), hn::BitCast(TagInt32(), kept));
 }
 
-template <typename P>
-HWY_INLINE Vec<P> Load(const P* p) {
-  return hn::LoadU(Tag<P>(), p);
-}
+// Overloads and not templates: newer Highway refuses a tag of BFloat16 even where overload resolution drops
+// it.
+HWY_INLINE Vec<float> Load(const float* p) { return hn::LoadU(Tag<float>(), p); }
+HWY_INLINE Vec<double> Load(const double* p) { return hn::LoadU(Tag<double>(), p); }
 HWY_INLINE Vec<float> Load(const BFloat16* p) {
   return WidenBits(hn::LoadU(TagBits16(), reinterpret_cast<const uint16_t*>(p)));
 }
 
-template <typename P>
-HWY_INLINE void Store(Vec<P> v, P* p) {
-  hn::StoreU(v, Tag<P>(), p);
-}
+HWY_INLINE void Store(Vec<float> v, float* p) { hn::StoreU(v, Tag<float>(), p); }
+HWY_INLINE void Store(Vec<double> v, double* p) { hn::StoreU(v, Tag<double>(), p); }
 HWY_INLINE void Store(Vec<float> v, BFloat16* p) {
   hn::StoreU(NarrowBits(v), TagBits16(), reinterpret_cast<uint16_t*>(p));
 }
 
 // p is a multiple of the vector's size.
-template <typename P>
-HWY_INLINE void Stream(Vec<P> v, P* p) {
-  hn::Stream(v, Tag<P>(), p);
-}
+HWY_INLINE void Stream(Vec<float> v, float* p) { hn::Stream(v, Tag<float>(), p); }
+HWY_INLINE void Stream(Vec<double> v, double* p) { hn::Stream(v, Tag<double>(), p); }
 HWY_INLINE void Stream(Vec<float> v, BFloat16* p) {
   hn::Stream(NarrowBits(v), TagBits16(), reinterpret_cast<uint16_t*>(p));
 }
