@@ -28,7 +28,7 @@ struct Flags {
 
 constexpr int kMostThreads = 1024;
 // For one pass of one case.
-constexpr bench::Effort kFullEffort{2.5, 5, 100};
+constexpr bench::Effort kFullEffort{1.5, 3, 100};
 constexpr bench::Effort kQuickEffort{1.0, 3, 30};
 
 bench::CaseResult measure_case(const bench::Case& shape_and_layout, const Flags& flags, Progress& progress,

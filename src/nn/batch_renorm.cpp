@@ -205,7 +205,7 @@ ClipTelemetry BatchRenormLayer::clip_telemetry() const {
 
 void BatchRenormLayer::clear_clip_telemetry() { account_->clips = {}; }
 
-void BatchRenormLayer::reset() {
+void BatchRenormLayer::register_state() {
   check_options();
   const bool has_weight = options.affine() && options.scale();
   const int64_t channels = options.num_features();
@@ -219,7 +219,6 @@ void BatchRenormLayer::reset() {
   running_std = register_buffer("running_std", per_channel(tracks));
   num_batches_tracked =
       register_buffer("num_batches_tracked", tracks ? torch::zeros({}, torch::kLong) : torch::Tensor());
-  // Never the account of the module this one is a copy of.
   account_ = std::make_shared<Account>();
   reset_parameters();
 }
@@ -233,6 +232,36 @@ void BatchRenormLayer::reset_parameters() {
     running_std.fill_(1.0);
     num_batches_tracked.zero_();
   }
+  *account_ = Account();
+}
+
+std::shared_ptr<torch::nn::Module> BatchRenormLayer::clone(const c10::optional<torch::Device>& device) const {
+  std::shared_ptr<BatchRenormLayer> copy = make_alike();
+  copy->copy_state(*this, device);
+  return copy;
+}
+
+void BatchRenormLayer::clone_(torch::nn::Module& other, const c10::optional<torch::Device>& device) {
+  copy_state(dynamic_cast<const BatchRenormLayer&>(other), device);
+}
+
+void BatchRenormLayer::copy_state(const BatchRenormLayer& other, const c10::optional<torch::Device>& device) {
+  const torch::NoGradGuard no_grad;
+  const auto copy = [&device](const torch::Tensor& from, torch::Tensor* to) {
+    TORCH_INTERNAL_ASSERT(from.defined() == to->defined());
+    if (!from.defined()) return;
+    const bool moves = device.has_value() && *device != from.device();
+    to->set_data(moves ? from.to(*device) : from.detach().clone());
+    to->set_requires_grad(from.requires_grad());
+  };
+  copy(other.weight, &weight);
+  copy(other.bias, &bias);
+  copy(other.running_mean, &running_mean);
+  copy(other.running_std, &running_std);
+  copy(other.num_batches_tracked, &num_batches_tracked);
+  options = other.options;
+  use_batch_statistics_ = other.use_batch_statistics_;
+  train(other.is_training());
   *account_ = Account();
 }
 
@@ -264,15 +293,15 @@ void BatchRenormLayer::pretty_print(std::ostream& stream) const {
 }
 
 BatchRenorm1dImpl::BatchRenorm1dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
-  BatchRenorm1dImpl::reset();
+  register_state();
 }
 
 BatchRenorm2dImpl::BatchRenorm2dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
-  BatchRenorm2dImpl::reset();
+  register_state();
 }
 
 BatchRenorm3dImpl::BatchRenorm3dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
-  BatchRenorm3dImpl::reset();
+  register_state();
 }
 
 }  // namespace renorm

@@ -109,12 +109,15 @@ TEST_F(Purity, OfAutograd) {
 }
 
 TEST_F(Purity, OfEmptyInput) {
-  Case c;
-  c.sizes = {4, 3, 0};
-  const Tensors t = make_tensors(c);
-  const Witness witness(arguments_of(t));
-  witness.expect_unshared({train(t, c.arguments).output});
-  witness.expect_unshared({infer(t, Activation::kNone)});
+  for (const auto type : {at::kFloat, at::kHalf}) {
+    Case c;
+    c.type = type;
+    c.sizes = {4, 3, 0};
+    const Tensors t = make_tensors(c);
+    const Witness witness(arguments_of(t));
+    witness.expect_unshared({train(t, c.arguments).output});
+    witness.expect_unshared({infer(t, Activation::kNone)});
+  }
 }
 
 }  // namespace

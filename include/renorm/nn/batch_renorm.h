@@ -3,7 +3,7 @@
 
 #include <renorm/nn/clip_schedule.h>
 #include <renorm/ops/batch_renorm.h>
-#include <torch/nn/cloneable.h>
+#include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/types.h>
 
@@ -59,7 +59,7 @@ struct ClipTelemetry {
 
 // What all Batch Renorm layers share; reach every layer of a model with
 //   for (const NamedLayer& named : batch_renorm_layers(*model)) named.layer->commit();
-class BatchRenormLayer : public virtual torch::nn::Module {
+class BatchRenormLayer : public torch::nn::Module {
  public:
   explicit BatchRenormLayer(BatchRenormOptions options);
 
@@ -89,10 +89,13 @@ class BatchRenormLayer : public virtual torch::nn::Module {
   ClipTelemetry clip_telemetry() const;
   void clear_clip_telemetry();
 
-  // Registers parameters and buffers; called by the constructors and by clone(). A live module starts anew
-  // with reset_parameters(): weight 1, bias 0, averages 0 and 1, step 0, nothing collected or counted.
-  virtual void reset();
+  // Weight 1, bias 0, averages 0 and 1, step 0, nothing collected or counted.
   void reset_parameters();
+
+  // An independent copy, on `device` if given: options, parameters, averages, step, train/eval mode; nothing
+  // collected or counted.
+  std::shared_ptr<torch::nn::Module> clone(
+      const c10::optional<torch::Device>& device = c10::nullopt) const override;
   void pretty_print(std::ostream& stream) const override;
 
   // Parameters and averages stay float32 or wider: a narrower dtype (bfloat16, half) leaves them as they are,
@@ -113,10 +116,17 @@ class BatchRenormLayer : public virtual torch::nn::Module {
   virtual void check_input_dim(const torch::Tensor& input) const = 0;
   virtual const char* kind() const = 0;  // "BatchRenorm2d"
   std::string who() const;               // how errors call this module: its kind and its name
+  // A new layer of the same kind with the same options.
+  virtual std::shared_ptr<BatchRenormLayer> make_alike() const = 0;
+  // Registers parameters and buffers, once, in the constructor of the kind.
+  void register_state();
 
  private:
   struct Account;  // telemetry and what was collected for commit()
 
+  // LibTorch's own Cloneable is a virtual base in some releases and not in others, so it is not used.
+  void clone_(torch::nn::Module& other, const c10::optional<torch::Device>& device) override;
+  void copy_state(const BatchRenormLayer& other, const c10::optional<torch::Device>& device);
   torch::Tensor forward_training(const torch::Tensor& input);
   torch::Tensor forward_batch_statistics(const torch::Tensor& input) const;
   void collect(const ops::BatchRenormResult& result, const ClipLimits& limits);
@@ -130,41 +140,44 @@ class BatchRenormLayer : public virtual torch::nn::Module {
 };
 
 // Input [N, C] or [N, C, L].
-class BatchRenorm1dImpl : public torch::nn::Cloneable<BatchRenorm1dImpl>, public BatchRenormLayer {
+class BatchRenorm1dImpl : public BatchRenormLayer {
  public:
   explicit BatchRenorm1dImpl(BatchRenormOptions options);
-  void reset() override { BatchRenormLayer::reset(); }
-  void pretty_print(std::ostream& stream) const override { BatchRenormLayer::pretty_print(stream); }
 
  protected:
   void check_input_dim(const torch::Tensor& input) const override;
   const char* kind() const override { return "BatchRenorm1d"; }
+  std::shared_ptr<BatchRenormLayer> make_alike() const override {
+    return std::make_shared<BatchRenorm1dImpl>(options);
+  }
 };
 TORCH_MODULE(BatchRenorm1d);
 
 // Input [N, C, H, W].
-class BatchRenorm2dImpl : public torch::nn::Cloneable<BatchRenorm2dImpl>, public BatchRenormLayer {
+class BatchRenorm2dImpl : public BatchRenormLayer {
  public:
   explicit BatchRenorm2dImpl(BatchRenormOptions options);
-  void reset() override { BatchRenormLayer::reset(); }
-  void pretty_print(std::ostream& stream) const override { BatchRenormLayer::pretty_print(stream); }
 
  protected:
   void check_input_dim(const torch::Tensor& input) const override;
   const char* kind() const override { return "BatchRenorm2d"; }
+  std::shared_ptr<BatchRenormLayer> make_alike() const override {
+    return std::make_shared<BatchRenorm2dImpl>(options);
+  }
 };
 TORCH_MODULE(BatchRenorm2d);
 
 // Input [N, C, D, H, W].
-class BatchRenorm3dImpl : public torch::nn::Cloneable<BatchRenorm3dImpl>, public BatchRenormLayer {
+class BatchRenorm3dImpl : public BatchRenormLayer {
  public:
   explicit BatchRenorm3dImpl(BatchRenormOptions options);
-  void reset() override { BatchRenormLayer::reset(); }
-  void pretty_print(std::ostream& stream) const override { BatchRenormLayer::pretty_print(stream); }
 
  protected:
   void check_input_dim(const torch::Tensor& input) const override;
   const char* kind() const override { return "BatchRenorm3d"; }
+  std::shared_ptr<BatchRenormLayer> make_alike() const override {
+    return std::make_shared<BatchRenorm3dImpl>(options);
+  }
 };
 TORCH_MODULE(BatchRenorm3d);
 
