@@ -72,7 +72,7 @@ Command add_bench_layer(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
       "layer", "Our layer against LibTorch's batchnorm, oneDNN, tensor operations and a plain copy");
   const auto flags = std::make_shared<Flags>();
-  app->add_flag("--quick", flags->quick, "Fewer shapes and rounds: under a minute instead of about five");
+  app->add_flag("--quick", flags->quick, "Fewer shapes and rounds: under a minute instead of about six");
   app->add_option("--threads", flags->threads, "Threads; from 2, one thread is measured beside them")
       ->capture_default_str();
   app->add_option("--shapes", flags->shapes,

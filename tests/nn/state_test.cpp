@@ -122,6 +122,28 @@ TEST_F(State, CloneGoesOnExactly) {
   expect_same_future(net, torch::nn::Sequential(clone));
 }
 
+// A user's own model: LibTorch clones it by building it anew and copying its children one by one.
+struct OwnModelImpl : torch::nn::Cloneable<OwnModelImpl> {
+  OwnModelImpl() { OwnModelImpl::reset(); }
+  void reset() override { norm = register_module("norm", BatchRenorm2d(ramping())); }
+
+  BatchRenorm2d norm{nullptr};
+};
+
+TEST_F(State, CloneOfAModelCopiesItsLayers) {
+  OwnModelImpl net;
+  for (int step = 0; step < kStepsBefore; ++step) net.norm(torch::randn({6, 4, 5, 5}) + 1.0);
+  net.norm->options.momentum(0.25);
+  net.norm->eval();
+  const auto copy = std::dynamic_pointer_cast<OwnModelImpl>(net.clone());
+  expect_same_state(net, *copy);
+  EXPECT_EQ(copy->norm->step(), kStepsBefore);
+  EXPECT_EQ(copy->norm->options.momentum(), 0.25);
+  EXPECT_FALSE(copy->norm->is_training());
+  EXPECT_EQ(copy->norm->clip_telemetry().values, 0);
+  EXPECT_FALSE(copy->norm->running_mean.is_alias_of(net.norm->running_mean));
+}
+
 TEST_F(State, CloneSharesNothing) {
   BatchRenorm2d layer(ramping().statistics(Statistics::kDeferred).name("stem").group_size(2));
   layer->eval();
