@@ -74,7 +74,7 @@ HWY_INLINE Vec<double> Narrow(const Wide<double>& v) { return v.part[0]; }
 HWY_INLINE Wide<float> Widen(Vec<float> v) { return {{hn::PromoteTo(Tag<double>(), v)}}; }
 HWY_INLINE Vec<float> Narrow(const Wide<float>& v) { return hn::DemoteTo(Tag<float>(), v.part[0]); }
 #else
-using HalfFloat = hn::Half<Tag<float>>;
+using HalfFloat = hn::Half<Tag<float> >;
 HWY_INLINE Wide<float> Widen(Vec<float> v) {
   return {{hn::PromoteTo(Tag<double>(), hn::LowerHalf(HalfFloat(), v)),
            hn::PromoteTo(Tag<double>(), hn::UpperHalf(HalfFloat(), v))}};
