@@ -22,7 +22,8 @@ struct ClipCounts {
   double d_greatest = 0.0;
 };
 
-// Adds the raw (unclipped) r and d of [groups][channels] statistics to counts.
+// Adds the raw (unclipped) r and d of [groups][channels] statistics to counts; each is computed in P, sums in
+// double.
 template <typename P>
 void count_clips(const P* batch_mean, const P* batch_std, const P* running_mean, const P* running_std,
                  int64_t groups, int64_t channels, double r_max, double d_max, ClipCounts* counts) noexcept;
