@@ -80,29 +80,37 @@ HWY_INLINE void Stream(Vec<float> v, BFloat16* p) {
 template <typename T>
 HWY_INLINE Vec<Stat<T>> LoadN(const T* p, int64_t n) {
 #if !HWY_MEM_OPS_MIGHT_FAULT
-  if constexpr (sizeof(T) >= 4) {
+  if constexpr (sizeof(T) == sizeof(BFloat16)) {
+    const TagBits16 d;
+    return WidenBits(
+        hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, reinterpret_cast<const uint16_t*>(p)));
+  } else {
     const Tag<T> d;
     return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
   }
-#endif
+#else
   HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())] = {};
   for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
   return Load(buffer);
+#endif
 }
 
 // p[0, n) = v, n < Lanes. Writes nothing beyond p + n.
 template <typename T>
 HWY_INLINE void StoreN(Vec<Stat<T>> v, T* p, int64_t n) {
 #if !HWY_MEM_OPS_MIGHT_FAULT
-  if constexpr (sizeof(T) >= 4) {
+  if constexpr (sizeof(T) == sizeof(BFloat16)) {
+    const TagBits16 d;
+    hn::BlendedStore(NarrowBits(v), hn::FirstN(d, static_cast<size_t>(n)), d, reinterpret_cast<uint16_t*>(p));
+  } else {
     const Tag<T> d;
     hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
-    return;
   }
-#endif
+#else
   HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())];
   Store(v, buffer);
   for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+#endif
 }
 
 // v with zeros from lane n on.
