@@ -91,6 +91,9 @@ class OneDnnBatchNorm : public OneDnn {
     inference_arguments_[DNNL_ARG_VARIANCE] = per_channel(data_.running_var);
     backward_arguments_ = forward_arguments_;
     backward_arguments_.erase(DNNL_ARG_DST);
+#if DNNL_VERSION_MAJOR >= 3
+    backward_arguments_.erase(DNNL_ARG_SHIFT);  // takes no part in the gradient, and is refused
+#endif
     backward_arguments_[DNNL_ARG_DIFF_DST] = output_gradient_;
     backward_arguments_[DNNL_ARG_DIFF_SRC] = input_gradient_;
     backward_arguments_[DNNL_ARG_DIFF_SCALE] = per_channel(dweight_);
