@@ -77,6 +77,7 @@ std::string to_json(const Results& results) {
                      {"onednn_blocked_format", onednn_blocked_format()}};
   json["threads"] = results.threads;
   json["quick"] = results.quick;
+  json["fresh_memory"] = results.fresh_memory;
   json["clock"] = results.threads == 1 ? "CPU time of the process" : "wall time";
   json["figure"] = "best of all samples; peer time / our time unless the key says otherwise";
   json["geomean"] = means(results, Which::kAll);

@@ -21,6 +21,7 @@ struct Results {
   Machine machine;
   int threads;
   bool quick;
+  bool fresh_memory;  // allocation takes pages from the system each time
   std::vector<CaseResult> cases;
 };
 

@@ -96,8 +96,11 @@ void write_notes(Text out, const Results& results) {
       "x copy: our time / time of a non-temporal copy; `into` preallocated memory, or as `shipped`\n"
       "with allocation. peer / ours: above 1 we are faster. native and tensor ops allocate and are\n"
       "compared with ours as shipped, +ReLU with our fused ReLU; oneDNN writes into preallocated\n"
-      "memory and is compared with ours doing the same. Large: from 8 MB.\n",
-      clock);
+      "memory and is compared with ours doing the same. Large: from 8 MB. {}\n",
+      clock,
+      results.fresh_memory
+          ? "Freed memory goes back to\nthe system, so those who allocate pay for page faults."
+          : "Freed memory is kept for\nthe next call, for all alike (--fresh-memory changes that).");
   if (results.machine.onednn.empty()) {
     fmt::format_to(out, "This program was built without oneDNN, so its columns are empty.\n");
   }
