@@ -1,5 +1,6 @@
 // The renorm command. This file alone turns exceptions into messages and exit codes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <cstdlib>
