@@ -27,7 +27,7 @@ constexpr Column kColumns[] = {
 
 std::string number(std::optional<double> value) {
   if (!value) return "-";
-  return fmt::format(*value >= 99.95 ? "{:.1f}" : "{:.2f}", *value);
+  return *value >= 99.95 ? fmt::format("{:.1f}", *value) : fmt::format("{:.2f}", *value);
 }
 
 void write_head(Text out, const Results& results, Layout layout, Pass pass) {
