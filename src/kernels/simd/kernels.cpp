@@ -2,12 +2,8 @@
 // folder.
 #include "kernels/kernels.h"
 
-#include <hwy/targets.h>
-
 #include <algorithm>
-#include <limits>
 #include <memory>
-#include <stdexcept>
 
 #include "kernels/simd/internal.h"
 
@@ -75,27 +71,21 @@ class Defaults {
   int used_ = 0;
 };
 
-template <typename P>
-class AffineArrays {
+// Memory for a struct of three arrays: simd::Affine<P> or simd::Gradient<P>.
+template <typename P, template <typename> class Arrays>
+class ThreeArrays {
  public:
-  explicit AffineArrays(int64_t count) : data_(allocate<P>(3 * count)), count_(count) {}
-  simd::Affine<P> get() { return {data_.get(), data_.get() + count_, data_.get() + 2 * count_}; }
+  explicit ThreeArrays(int64_t count) : data_(allocate<P>(3 * count)), count_(count) {}
+  Arrays<P> get() { return {data_.get(), data_.get() + count_, data_.get() + 2 * count_}; }
 
  private:
   std::unique_ptr<P[]> data_;
   int64_t count_;
 };
-
 template <typename P>
-class GradientArrays {
- public:
-  explicit GradientArrays(int64_t count) : data_(allocate<P>(3 * count)), count_(count) {}
-  simd::Gradient<P> get() { return {data_.get(), data_.get() + count_, data_.get() + 2 * count_}; }
-
- private:
-  std::unique_ptr<P[]> data_;
-  int64_t count_;
-};
+using AffineArrays = ThreeArrays<P, simd::Affine>;
+template <typename P>
+using GradientArrays = ThreeArrays<P, simd::Gradient>;
 
 class SumArrays {
  public:
