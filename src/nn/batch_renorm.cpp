@@ -141,8 +141,12 @@ void BatchRenormLayer::collect(const ops::BatchRenormResult& result, const ClipL
   const torch::NoGradGuard no_grad;
   const HostStatistics statistics(result);
   const int64_t bad_channel = non_finite_channel(statistics);
-  TORCH_CHECK(bad_channel < 0, who(), ": the batch statistics of channel ", bad_channel,
-              " are not finite (step ", step(), "); look for overflow or NaN in the input");
+  if (bad_channel >= 0) {
+    throw NonFiniteStatistics(
+        {__func__, __FILE__, __LINE__},
+        c10::str(who(), ": the batch statistics of channel ", bad_channel, " are not finite (step ", step(),
+                 "); look for overflow or NaN in the input"));
+  }
   if (!running_mean.defined()) return;
 
   Account& account = *account_;

@@ -1,4 +1,5 @@
 // Schemas, and the public functions that call them through the dispatcher.
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
 #include <torch/version.h>

@@ -87,7 +87,8 @@ void expect_results(const Results& actual, const Results& expected, const Tensor
   const double narrow = tolerance(c.type);
   const double wide = tolerance(statistics_of(c.type));
   // A sum of m terms of size one is about this large, unless they cancel, as for the gradient of a sum.
-  const double scale_of_sum = std::sqrt(static_cast<double>(t.input.numel() / t.input.size(1)));
+  const int64_t terms = t.input.numel() / t.input.size(1);
+  const double scale_of_sum = std::sqrt(static_cast<double>(terms));
   EXPECT_EQ(actual.output.scalar_type(), c.type);
   EXPECT_EQ(actual.dinput.scalar_type(), c.type);
   EXPECT_LE(error_of(actual.output, expected.output), narrow);

@@ -7,7 +7,7 @@ namespace renorm::test {
 namespace {
 
 // More than the statistics of 4 groups and 64 channels and the graph need; a hundredth of the input.
-constexpr int64_t kSmall = 64 * 1024;
+constexpr int64_t kSmall = int64_t{64} << 10;
 
 // Bytes that are allocated now.
 int64_t held() {

@@ -1,6 +1,7 @@
 // BatchRenorm1d, 2d and 3d: drop-in replacements of torch::nn::BatchNorm1d, 2d and 3d.
 #pragma once
 
+#include <c10/util/Exception.h>
 #include <renorm/nn/clip_schedule.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/nn/module.h>
@@ -57,6 +58,12 @@ struct ClipTelemetry {
   Summary d;
 };
 
+// What a training forward throws when the statistics of its batch are not finite.
+class NonFiniteStatistics : public c10::Error {
+ public:
+  using c10::Error::Error;
+};
+
 // What all Batch Renorm layers share; reach every layer of a model with
 //   for (const NamedLayer& named : batch_renorm_layers(*model)) named.layer->commit();
 class BatchRenormLayer : public torch::nn::Module {
@@ -66,8 +73,8 @@ class BatchRenormLayer : public torch::nn::Module {
   // Training: Batch Renormalization, then the averages move (or collect, see Statistics).
   // Evaluation: inference with the averages, or, after use_batch_statistics(true), batchnorm with the
   // statistics of the whole input, which touches no average (the paper's "training mode" evaluation).
-  // A training batch whose statistics are not finite is an error and changes nothing. An empty batch gives an
-  // empty output and changes nothing.
+  // A training batch whose statistics are not finite throws NonFiniteStatistics and changes nothing. An empty
+  // batch gives an empty output and changes nothing.
   torch::Tensor forward(const torch::Tensor& input);
 
   // Deferred statistics: moves the averages once by the mean over the groups collected since the last commit,

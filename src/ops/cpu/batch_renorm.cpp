@@ -157,12 +157,12 @@ BackwardTensors batch_renorm_backward_cpu(const at::Tensor& grad_output, const a
   with_kernel_type(input, [&](auto zero) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
-    const Parameter<P> w(weight), b(bias), mean(batch_mean), low(batch_mean_low), std(batch_std), r_(r),
-        d_(d);
+    const Parameter<P> w(weight), b(bias), mean(batch_mean), low(batch_mean_low), std(batch_std), factor(r),
+        shift(d);
     const auto groups = groups_of(x.shape.n, group_size, arguments.grouping);
     kernels::backward<T>(
         {x.layout, x.shape, groups, kernel_activation(arguments.activation), frozen, data<T>(x.tensor),
-         data<T>(dy), w.get(), b.get(), mean.get(), low.get(), std.get(), r_.get(), d_.get(),
+         data<T>(dy), w.get(), b.get(), mean.get(), low.get(), std.get(), factor.get(), shift.get(),
          dx.defined() ? data<T>(dx) : nullptr, dweight.defined() ? data<P>(dweight) : nullptr,
          dbias.defined() ? data<P>(dbias) : nullptr},
         parallel_for(input.numel()));

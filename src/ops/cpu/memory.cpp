@@ -15,10 +15,10 @@ constexpr uintptr_t kPage = 4096;
 
 void advise_huge_pages(void* data, size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
-  const uintptr_t last = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
+  const uintptr_t skipped = (kPage - reinterpret_cast<uintptr_t>(data) % kPage) % kPage;
+  const uintptr_t whole_pages = (bytes - skipped) / kPage * kPage;
   // Advice only: a system that cannot follow it loses nothing.
-  if (first < last) (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  (void)madvise(static_cast<char*>(data) + skipped, whole_pages, MADV_HUGEPAGE);
 #else
   (void)data, (void)bytes;
 #endif
