@@ -5,7 +5,7 @@ JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572
 SUITE ?= trixie
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench lint asan tsan compat clean
+.PHONY: help run test build bench lint asan tsan fuzz soak compat clean
 
 help: ## list the targets
 	@echo "make TARGET [JOBS=n]"
@@ -43,6 +43,13 @@ tsan: ## the kernel tests under ThreadSanitizer
 	@cmake --preset tsan-kernels --log-level=WARNING >/dev/null
 	@cmake --build --preset tsan-kernels --parallel $(JOBS)
 	@ctest --preset tsan-kernels
+
+fuzz: ## every parser of outside bytes for a minute under AddressSanitizer
+	@tools/setup --fuzz
+	@tools/fuzz
+
+soak: build ## kill and resume training at 100 places, and fill the disk at every write
+	@tools/soak
 
 compat: ## build and test inside another Debian release: SUITE=bookworm, trixie or sid
 	@tools/compat $(SUITE)

@@ -3,16 +3,26 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
+#include <string>
 
 namespace renorm::cli {
 
 struct Command {
   CLI::App* app;  // owned by the parent
-  // Called when the whole command line was understood; throws UsageError or OutputError.
+  // Called when the whole command line was understood; throws the errors of base/errors.h.
   std::function<void()> run;
+  // What other programs call a flag, and what it is called here: hints for those who come from them.
+  std::map<std::string, std::string> known_elsewhere = {};
 };
 
 Command add_bench_layer(CLI::App& bench);
+Command add_bench_step(CLI::App& bench);
+Command add_data(CLI::App& program);
 Command add_demo(CLI::App& program);
+Command add_doctor(CLI::App& program);
+Command add_eval(CLI::App& program);
+Command add_models(CLI::App& program);
+Command add_train(CLI::App& program);
 
 }  // namespace renorm::cli

@@ -1,19 +1,22 @@
-// What main turns into an exit code.
+// The exit codes of the program, those of sysexits.h where there is one.
 #pragma once
 
 #include <stdexcept>
 
 namespace renorm::cli {
 
-enum ExitCode : int { kExitUsage = 2, kExitInternal = 70, kExitCannotWrite = 73 };
-
-// The command line asks for something that does not exist or makes no sense.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+enum ExitCode : int {
+  kExitUsage = 2,          // the command line, a config file or a spec is wrong
+  kExitData = 65,          // an input file does not hold what it should
+  kExitMissingInput = 66,  // an input file or folder is missing or unreadable
+  kExitInternal = 70,      // a value that is not finite, or a defect of the program
+  kExitCannotCreate = 73,  // an output cannot be made; found out before any work is done
+  kExitIo = 74,            // reading or writing failed half-way
+  kExitInterrupted = 75,   // stopped by a signal; can be resumed
 };
 
-// A file the user named cannot be written.
-struct OutputError : std::runtime_error {
+// A defect: what LibTorch threw, in a type that can be caught without LibTorch.
+struct InternalError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

@@ -1,32 +1,32 @@
 // The renorm command. This file alone turns exceptions into messages and exit codes.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
+#include <torch/version.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
-#include <thread>
+#include <cstring>
+#include <iostream>
+#include <new>
+#include <system_error>
 
+#include "base/errors.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/errors.h"
-#include "cli/names.h"
+#include "cli/help.h"
 #include "kernels/kernels.h"
 
 namespace renorm::cli {
 namespace {
 
+constexpr size_t kMostNamesListed = 12;
+
 std::string version_text() {
   return fmt::format("renorm {}\nLibTorch {}\nSIMD target {}", RENORM_VERSION, TORCH_VERSION,
                      kernels::simd_target());
-}
-
-std::vector<std::string> valid_names(const CLI::App& app, bool flags) {
-  std::vector<std::string> names;
-  if (flags) {
-    for (const CLI::Option* option : app.get_options()) names.push_back("--" + option->get_single_name());
-  } else {
-    for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
-  }
-  return names;
 }
 
 // "renorm bench layer" for the command `layer`.
@@ -35,84 +35,191 @@ std::string full_name(const CLI::App& app) {
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
 }
 
-[[noreturn]] void reject(const CLI::App& app, const std::string& word) {
-  const bool is_flag = word.size() > 1 && word[0] == '-';
-  const std::string name = is_flag ? word.substr(0, word.find('=')) : word;
-  const std::vector<std::string> names = valid_names(app, is_flag);
-  const std::string nearest = nearest_name(name, names);
-  const std::string hint = !nearest.empty() ? fmt::format("did you mean '{}'?", nearest)
-                           : names.empty()  ? "it takes flags only"
-                                            : fmt::format("it has {}", fmt::join(names, ", "));
-  throw UsageError(
-      fmt::format("'{}' has no {} '{}'; {}", full_name(app), is_flag ? "flag" : "command", name, hint));
+std::vector<std::string> flag_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
+  return names;
+}
+
+std::string hint(const std::string& word, const std::vector<std::string>& names, const std::string& command) {
+  const std::string nearest = nearest_name(word, names);
+  if (!nearest.empty()) return fmt::format("did you mean '{}'?", nearest);
+  if (names.size() > kMostNamesListed) return fmt::format("see '{} --help'", command);
+  return fmt::format("it has {}", fmt::join(names, ", "));
+}
+
+[[noreturn]] void reject_flag(const CLI::App& app, const std::string& word, const Command* command) {
+  const std::string flag = word.substr(0, word.find('='));
+  std::string what_to_do = hint(flag, flag_names(app), full_name(app));
+  if (command != nullptr) {
+    const auto elsewhere = command->known_elsewhere.find(flag);
+    if (elsewhere != command->known_elsewhere.end()) {
+      what_to_do = fmt::format("here it is called '{}'", elsewhere->second);
+    }
+  }
+  throw UsageError(fmt::format("'{}' has no flag '{}'; {}", full_name(app), printable(flag), what_to_do));
+}
+
+[[noreturn]] void reject_word(const CLI::App& app, const std::string& word) {
+  const std::vector<std::string> commands = command_names(app);
+  if (!commands.empty()) {
+    throw UsageError(fmt::format("'{}' has no command '{}'; {}", full_name(app), printable(word),
+                                 hint(word, commands, full_name(app))));
+  }
+  std::vector<std::string> arguments;
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->nonpositional()) arguments.push_back(option->get_name(true));
+  }
+  throw UsageError(fmt::format("'{}' has no place for '{}'; it takes {}", full_name(app), printable(word),
+                               arguments.empty()
+                                   ? std::string("flags only")
+                                   : fmt::format("one {} and flags", fmt::join(arguments, ", one "))));
+}
+
+// The parser takes whatever follows a flag as its value.
+void reject_flag_as_value(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->nonpositional() || option->get_items_expected_max() == 0) continue;
+    for (const std::string& value : option->results()) {
+      if (value.rfind("--", 0) != 0) continue;
+      throw UsageError(fmt::format("--{} needs a value, but the flag '{}' follows it",
+                                   option->get_single_name(), printable(value)));
+    }
+  }
 }
 
 // The parser is told to let unknown words pass, because its own message names no alternative.
-void reject_unknown_words(const CLI::App& app) {
+void reject_unknown_words(const CLI::App& app, const std::vector<Command>& commands) {
+  const Command* own = nullptr;
+  for (const Command& command : commands) {
+    if (command.app == &app) own = &command;
+  }
   const std::vector<std::string> words = app.remaining(false);
-  if (!words.empty()) reject(app, words.front());
-  for (const CLI::App* command : app.get_subcommands()) reject_unknown_words(*command);
+  if (!words.empty()) {
+    const std::string& word = words.front();
+    if (word.size() > 1 && word[0] == '-') reject_flag(app, word, own);
+    reject_word(app, word);
+  }
+  reject_flag_as_value(app);
+  for (const CLI::App* command : app.get_subcommands()) reject_unknown_words(*command, commands);
 }
 
 [[noreturn]] void ask_for_command(const CLI::App& program) {
   const CLI::App* app = &program;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   throw UsageError(fmt::format("'{0}' needs a command: {1}; see '{0} --help'", full_name(*app),
-                               fmt::join(valid_names(*app, false), ", ")));
+                               fmt::join(command_names(*app), ", ")));
 }
 
-// LibTorch 1.13 takes half of the CPUs unless it is told otherwise.
-void use_all_cpus() {
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  const unsigned cpus = std::thread::hardware_concurrency();
-  if (cpus > 0) at::set_num_threads(static_cast<int>(cpus));
-}
-
-int run(int argc, char** argv) {
-  CLI::App program("Batch Renormalization for LibTorch", "renorm");
+std::vector<Command> add_commands(CLI::App& program) {
   program.allow_extras();
+  program.option_defaults()->group("Flags");
+  program.set_help_flag("-h,--help", "print this text and exit");
+  program.formatter_fn(
+      [](const CLI::App* app, const std::string& name, CLI::AppFormatMode) { return help_text(*app, name); });
   program.set_version_flag("--version", version_text,
-                           "Print the versions of renorm and LibTorch, and the SIMD target");
+                           "print the versions of renorm and LibTorch, and the SIMD target");
+  std::vector<Command> commands = {add_train(program), add_eval(program), add_data(program),
+                                   add_models(program)};
   CLI::App* bench = program.add_subcommand("bench", "Measure speed on this machine");
   bench->allow_extras();
-  const std::vector<Command> commands = {add_bench_layer(*bench), add_demo(program)};
-  for (const Command& command : commands) command.app->allow_extras();
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::Success& help_or_version) {
-    return program.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
+  for (const Command& command :
+       {add_bench_layer(*bench), add_bench_step(*bench), add_demo(program), add_doctor(program)}) {
+    commands.push_back(command);
   }
-  reject_unknown_words(program);
-  use_all_cpus();
+  for (const Command& command : commands) command.app->allow_extras();
+  // Last, because commands inherit it.
+  program.footer("'renorm COMMAND --help' explains a command.");
+  return commands;
+}
+
+void run_parsed(const CLI::App& program, const std::vector<Command>& commands) {
+  reject_unknown_words(program, commands);
   for (const Command& command : commands) {
-    if (!command.app->parsed()) continue;
-    command.run();
-    return EXIT_SUCCESS;
+    if (command.app->parsed()) return command.run();
   }
   ask_for_command(program);
 }
 
+// What was printed counts when it has arrived.
+void flush_output() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+// The parser's sentences name counts and types; a person wants to know what to do.
+std::string explained(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const bool repeated = text.find("received") != std::string::npos;
+    return text.substr(0, text.find(':')) + (repeated ? " is given more than once" : " needs a value");
+  }
+  // "Could not convert: --steps = three"
+  const size_t flag = text.find("--"), equals = text.find(" = ");
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr && flag < equals &&
+      equals != std::string::npos) {
+    return fmt::format("{} does not take '{}'", text.substr(flag, equals - flag), text.substr(equals + 3));
+  }
+  return text;
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("Batch Renormalization for LibTorch: a layer, a trainer, and measurements", "renorm");
+  const std::vector<Command> commands = add_commands(program);
+  try {
+    program.parse(argc, argv);
+    run_parsed(program, commands);
+  } catch (const CLI::Success& help_or_version) {
+    program.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(printable(explained(error)));
+  }
+  flush_output();
+  return EXIT_SUCCESS;
+}
+
 int report(const std::string& message, ExitCode code) {
-  fmt::print(stderr, "renorm: {}\n", message);
+  std::fflush(stdout);
+  std::fputs(fmt::format("renorm: {}\n", message).c_str(), stderr);
   return code;
+}
+
+int run_reporting(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const UsageError& error) {
+    return report(error.what(), kExitUsage);
+  } catch (const DataError& error) {
+    return report(error.what(), kExitData);
+  } catch (const MissingInputError& error) {
+    return report(error.what(), kExitMissingInput);
+  } catch (const NonFiniteError& error) {
+    return report(error.what(), kExitInternal);
+  } catch (const OutputError& error) {
+    return report(error.what(), kExitCannotCreate);
+  } catch (const IoError& error) {
+    return report(error.what(), kExitIo);
+  } catch (const Interrupted& error) {
+    return report(error.what(), kExitInterrupted);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory; smaller batches or images need less", kExitInternal);
+  } catch (const std::system_error& error) {
+    return report(error.what(), kExitIo);
+  } catch (const std::exception& error) {
+    return report(fmt::format("internal error: {}", error.what()), kExitInternal);
+  }
 }
 
 }  // namespace
 }  // namespace renorm::cli
 
-int main(int argc, char** argv) {
-  using namespace renorm::cli;
-  try {
-    return run(argc, argv);
-  } catch (const UsageError& error) {
-    return report(error.what(), kExitUsage);
-  } catch (const OutputError& error) {
-    return report(error.what(), kExitCannotWrite);
-  } catch (const c10::Error& error) {
-    return report(fmt::format("internal error: {}", error.what_without_backtrace()), kExitInternal);
-  } catch (const std::exception& error) {
-    return report(fmt::format("internal error: {}", error.what()), kExitInternal);
-  }
-}
+int main(int argc, char** argv) { return renorm::cli::run_reporting(argc, argv); }

@@ -3,25 +3,123 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+
+#include "cli/terminal.h"
 
 namespace renorm::cli {
+namespace {
 
-Progress::Progress() : on_terminal_(isatty(STDERR_FILENO) != 0) {}
+constexpr int kUnknownWidth = 80;
+constexpr char kEscape = '\033';
+constexpr const char* kDim = "\033[2m";
+constexpr const char* kPlain = "\033[0m";
+constexpr const char* kEraseToEnd = "\033[K";
+
+void write_to_stderr(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    done += static_cast<size_t>(written);
+  }
+}
+
+size_t end_of_escape(const std::string& text, size_t start) {
+  size_t i = start + 1;
+  if (i < text.size() && text[i] == '[') ++i;
+  while (i < text.size() && (text[i] < '@' || text[i] > '~')) ++i;
+  return std::min(i + 1, text.size());
+}
+
+size_t columns_of(const std::string& text) {
+  size_t columns = 0;
+  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  return columns;
+}
+
+size_t columns_of(const std::vector<ProgressField>& fields) {
+  size_t columns = 0;
+  for (const ProgressField& field : fields) {
+    columns += columns_of(field.value) + (field.label.empty() ? 0 : columns_of(field.label) + 1) + 2;
+  }
+  return columns - 2;  // no blanks after the last
+}
+
+}  // namespace
+
+Progress::Progress() : on_terminal_(is_terminal(STDERR_FILENO)), colour_(wants_colour(STDERR_FILENO)) {}
 
 Progress::~Progress() { clear(); }
 
+// The last column stays free: a full line wraps on some terminals.
+int Progress::columns() const { return std::max(1, terminal_columns(STDERR_FILENO, kUnknownWidth) - 1); }
+
 void Progress::show(const std::string& text) {
   if (!on_terminal_) return;
-  // Carriage return, text, then erase what is left of the longer line before.
-  fmt::print(stderr, "\r{}\033[K", text);
-  std::fflush(stderr);
+  write_to_stderr("\r" + cut_to_columns(text, columns()) + kEraseToEnd);
+  shown_ = true;
 }
 
 void Progress::clear() {
-  if (!on_terminal_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  if (!shown_) return;
+  write_to_stderr(std::string("\r") + kEraseToEnd);
+  shown_ = false;
+}
+
+void Progress::print(const std::string& line) {
+  clear();
+  write_to_stderr(line + "\n");
+}
+
+std::string fit_fields(std::vector<ProgressField> fields, int columns, bool colour) {
+  while (fields.size() > 1 && columns_of(fields) > static_cast<size_t>(std::max(columns, 0))) {
+    auto least = fields.begin();
+    for (auto field = fields.begin(); field != fields.end(); ++field) {
+      if (field->rank >= least->rank) least = field;
+    }
+    fields.erase(least);
+  }
+  std::string text;
+  for (const ProgressField& field : fields) {
+    if (!text.empty()) text += "  ";
+    if (!field.label.empty() && colour) text += kDim + field.label + kPlain + " ";
+    if (!field.label.empty() && !colour) text += field.label + " ";
+    text += field.value;
+  }
+  return text;
+}
+
+std::string cut_to_columns(const std::string& text, int columns) {
+  std::string kept;
+  int used = 0;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] == kEscape) {
+      const size_t end = end_of_escape(text, i);
+      kept += text.substr(i, end - i);
+      i = end;
+      continue;
+    }
+    const bool starts_character = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (starts_character) ++used;
+    if (used <= columns) kept += text[i];
+    ++i;
+  }
+  return kept;
+}
+
+std::string duration_text(double seconds) {
+  // Beyond a thousand years, and for what is no number, there is nothing to say.
+  if (!(seconds >= 0.0 && seconds < 3e10)) return "?";
+  const auto s = static_cast<int64_t>(std::llround(seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  if (s < 48 * 3600) return fmt::format("{} h {:02} min", s / 3600, s % 3600 / 60);
+  return fmt::format("{} d {} h", s / 86400, s % 86400 / 3600);
 }
 
 }  // namespace renorm::cli

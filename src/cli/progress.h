@@ -1,12 +1,14 @@
-// One line on the terminal that says what is going on.
+// What a long command shows while it works: one line that is rewritten, and lines that stay.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace renorm::cli {
 
-// Shows the latest text on standard error while it is a terminal; otherwise silent. The line is gone when
-// the object is.
+// Shows the latest text on standard error while it is a terminal; otherwise only lines that stay are written.
+// The rewritten line is gone when the object is. Errors of writing are ignored: a run does not end because
+// nobody looks.
 class Progress {
  public:
   Progress();
@@ -14,11 +16,37 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  bool on_terminal() const { return on_terminal_; }
+  bool colour() const { return colour_; }
+  int columns() const;  // that a text for show() may use; asked anew, because windows change
+
+  // Replaces the line. What does not fit is cut off.
   void show(const std::string& text);
   void clear();
+  // A line that stays; the rewritten one goes on below it at the next show().
+  void print(const std::string& line);
 
  private:
   bool on_terminal_;
+  bool colour_;
+  bool shown_ = false;
 };
+
+// A named figure in the line.
+struct ProgressField {
+  std::string label;  // may be empty
+  std::string value;
+  int rank;  // 0 stays longest; of equals the right one goes first
+};
+
+// "label value  label value" in the given order, without the fields of the highest ranks that make it longer
+// than `columns`; one field always stays. Labels are dimmed with `colour`.
+std::string fit_fields(std::vector<ProgressField> fields, int columns, bool colour);
+
+// The first `columns` characters of UTF-8 text. Colour sequences take no place and are kept.
+std::string cut_to_columns(const std::string& text, int columns);
+
+// "41 s", "3 min 20 s", "2 h 05 min", "3 d 4 h".
+std::string duration_text(double seconds);
 
 }  // namespace renorm::cli

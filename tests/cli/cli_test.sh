@@ -35,22 +35,62 @@ run() {
 prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
 complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
+# flags FLAG...: the latest help text lists each of them and no other.
+flags() {
+  for flag in "$@" --help; do
+    grep -qE -e "^  (-[a-z], )?$flag( |$)" "$work/out" || fail "the help text lacks $flag"
+  done
+  listed=$(grep -cE -e '^  (-[a-z], )?--' "$work/out")
+  [ "$listed" -eq $(($# + 1)) ] || fail "the help text has $listed flags instead of $(($# + 1))"
+}
+
+# Loading LibTorch takes longer than a person waits for a help text: told, not asserted.
+start=$(date +%s%N)
 run 0 --help
-prints bench
-prints demo
+printf 'renorm --help took %d ms\n' $((($(date +%s%N) - start) / 1000000))
+for command in train eval data models "bench layer" "bench step" demo doctor; do prints "$command"; done
+flags --version
 run 0 --version
 prints "renorm $version"
 prints LibTorch
 prints SIMD
+
+run 0 train --help
+flags --out --resume --config --quiet \
+  --data --sampler --split-pairs --deal --workers --minibatch --microbatch --chunk \
+  --model --norm --norm-scale --norm-eps --norm-momentum --clip --steps --epochs \
+  --optimizer --lr --lr-schedule --lr-final --warmup --momentum --alpha --beta1 --beta2 --optimizer-eps \
+  --weight-decay --label-smoothing --clip-gradient --ema-decay \
+  --seed --threads --log-every --eval-every --checkpoint-every --keep
+for code in 2 65 66 70 73 74 75; do prints " $code "; done
+prints "Examples:"
+run 0 eval --help
+flags --checkpoint --split --data --per-class --threads --json --batch-statistics --sampler --seed
+prints "Usage: renorm eval DIR"
+run 0 data --help
+flags --check --preview --preview-classes --preview-images --threads
+prints "Usage: renorm data SPEC"
+run 0 models --help
+flags --layers --size --channels --classes
+prints "Usage: renorm models [MODEL]"
+run 0 bench --help
+prints layer
+prints step
+flags
 run 0 bench layer --help
-for flag in --quick --threads --shapes --json; do prints "$flag"; done
+flags --quick --fresh-memory --threads --shapes --json
+run 0 bench step --help
+flags --model --data --minibatch --workers --threads --steps --json
 run 0 demo --help
-for flag in --steps --seed; do prints "$flag"; done
+flags --steps --seed
+cp "$work/out" "$work/demo_help"
+run 0 doctor --help
+flags --json
 
 run 2
-complains "needs a command: bench, demo"
+complains "needs a command: train, eval, data, models, bench, demo, doctor"
 run 2 bench
-complains "needs a command: layer"
+complains "needs a command: layer, step"
 run 2 bnch
 complains "did you mean 'bench'?"
 run 2 bench lair
@@ -60,11 +100,25 @@ complains "did you mean '--threads'?"
 run 2 demo --step=3
 complains "did you mean '--steps'?"
 run 2 demo now
-complains "'renorm demo' has no command 'now'"
+complains "'renorm demo' has no place for 'now'; it takes flags only"
+run 2 eval one two
+complains "has no place for 'two'"
+run 2 models resnet-small 3
+complains "has no place for '3'"
+run 2 train --out "$work/run" 100
+complains "has no place for '100'"
+run 2 train --out "$work/run" --epoch 3
+complains "did you mean '--epochs'?"
+run 2 train --out "$work/run" --batch-size 32
+complains "here it is called '--minibatch'"
 run 2 demo --steps 0
 complains "--steps must be"
 run 2 demo --steps three
 complains "--steps"
+run 2 demo --seed -1
+complains "--seed"
+run 2 demo --steps
+complains "--steps needs a value"
 run 2 bench layer --threads 0
 complains "--threads must be"
 run 2 bench layer --shapes 32xmany
@@ -72,16 +126,101 @@ complains "32xmany"
 run 2 bench layer --shapes 32x8x8
 complains "32x8x8"
 
+run 2 train
+complains "needs --out"
+run 2 train --out ""
+complains "needs --out"
+run 2 train --out --resume
+complains "--out needs a value"
+run 2 train --out "$work/run" --lr
+complains "--lr needs a value"
+run 2 train --out "$work/run" --lr 0.1 --lr 0.2
+complains "--lr is given more than once"
+run 2 train --out "$work/run" --lr fast
+complains "--lr must be a number"
+run 2 train --out "$work/run" --lr -1
+complains "--lr must be a number"
+run 2 train --out "$work/run" --lr "$(printf '\033[31m')"
+complains '\x1b[31m'
+run 2 train --out "$work/run" --norm renrm
+complains "did you mean 'renorm'?"
+run 2 train --out "$work/run" --norm-scale=perhaps
+complains "--norm-scale must be true or false"
+run 2 train --out "$work/run" --sampler labels:16
+complains "--sampler"
+run 2 train --out "$work/run" --clip 3
+complains "--clip"
+run 2 train --out "$work/run" --steps 10 --epochs 1
+complains "--epochs"
+run 2 train --out "$work/run" --model inception-smal
+complains "did you mean 'inception-small'?"
+run 2 train --out "$work/run" --data stroks
+complains "did you mean 'strokes'?"
+run 66 train --out "$work/run" --config "$work/none.toml"
+complains "$work/none.toml"
+printf 'seed = 3\nlr = 0.1\nstps = 100\n' >"$work/typo.toml"
+run 2 train --out "$work/run" --config "$work/typo.toml"
+complains "$work/typo.toml:3:1"
+complains "did you mean 'steps'?"
+printf 'seed = 3\nlr = -0.1\n' >"$work/range.toml"
+run 2 train --out "$work/run" --config "$work/range.toml"
+complains "$work/range.toml:2:"
+[ ! -e "$work/run" ] || fail "a command that was refused made a folder"
+
+run 2 eval
+complains "needs DIR"
+run 2 eval "$work" --split validation
+complains "--split must be test or train"
+run 2 eval "$work" --sampler iid
+complains "--batch-statistics"
+run 66 eval "$work/none"
+complains "$work/none"
+run 2 data
+complains "needs a SPEC"
+run 2 data stroks
+complains "did you mean 'strokes'?"
+run 66 data "mnist:$work/none"
+complains "$work/none"
+run 2 models convnt:8
+complains "did you mean 'convnet'?"
+
+run 0 models
+for model in inception-small resnet-small convnet; do prints "$model"; done
+run 0 doctor
+for name in renorm libtorch compiler cpu features simd threads parallel_for blas onednn matmul memory cache; do
+  prints " $name "
+done
+run 0 doctor --json
+python3 - "$work/out" <<'EOF' || fail "the JSON of doctor lacks something"
+import json, sys
+report = json.load(open(sys.argv[1]))
+findings = {finding["name"]: finding for finding in report["findings"]}
+for name in ["renorm", "libtorch", "simd", "threads", "blas", "matmul", "cache"]:
+    assert findings[name]["value"], name
+for finding in report["findings"]:
+    assert finding["ok"] == (finding["remedy"] is None), finding
+assert report["ok"] == all(finding["ok"] for finding in report["findings"])
+EOF
+OMP_NUM_THREADS=1 "$renorm" doctor --json >"$work/out" 2>"$work/err"
+grep -q '"value": "1, OMP_NUM_THREADS = 1"' "$work/out" || fail "doctor does not see OMP_NUM_THREADS"
+
 # Found out before measuring: a measurement of these shapes would take minutes.
 run 73 bench layer --json "$work/missing/figures.json"
 complains "$work/missing/figures.json"
 run 73 bench layer --json "$work"
 complains "not a regular file"
 
+# Standard output that cannot be written is an error too.
+"$renorm" --version >/dev/full 2>"$work/err"
+[ $? -eq 74 ] || fail "renorm --version >/dev/full: not exit code 74"
+
 run 0 demo --steps 3
 prints "test accuracy"
 prints "Batch Renorm"
 prints "Biased minibatches cost batchnorm"
+# Flags and body are compiled apart: what the help text says about the setting is what the command says.
+setting=$(sed -n '1,/^[0-9]* steps, seed/p' "$work/out" | sed '$d' | tr -s ' \n' ' ')
+tr -s ' \n' ' ' <"$work/demo_help" | grep -qF -e "$setting" || fail "demo --help tells another setting than demo"
 
 run 0 bench layer --quick --shapes 32x64,8x16x6x6 --json "$work/figures.json"
 prints "dense forward"

@@ -2,6 +2,7 @@
 # usage: check_layers.sh ROOT
 # Reads the #include lines under ROOT/src and ROOT/include and fails on any that points against
 #   kernels <- ops <- nn <- { data, models, train } <- { experiments, report } <- cli
+# base (errors, files, text, random numbers) and record may be used by everything from data on.
 # LibTorch's headers are on the default include path, so neither compiler nor linker would notice.
 set -euo pipefail
 
@@ -9,16 +10,17 @@ cd "$1"
 # A line is "layer:layers it may include:families of outside headers it may include".
 # Families: torch (torch, ATen, c10, caffe2), hwy, json; all other outside headers are open to every layer.
 rules="
+base:base:
 kernels:kernels:hwy
 ops:kernels ops:torch
 nn:kernels ops nn:torch
-data:data record:torch
-models:ops nn models:torch
-train:ops nn data models train record:torch json
-record:record:json
-experiments:ops nn data models train record experiments:torch json
-report:record report:json
-cli:kernels ops nn data models train record experiments report cli:torch hwy json
+record:base record:json
+data:base record data:torch
+models:base ops nn models:torch
+train:base record ops nn data models train:torch json
+experiments:base record ops nn data models train experiments:torch json
+report:base record report:json
+cli:base record kernels ops nn data models train experiments report cli:torch hwy json
 "
 
 find src include -type f \( -name '*.h' -o -name '*.cpp' -o -name '*.inl' \) | sort |

@@ -9,28 +9,20 @@
 #include <limits>
 #include <memory>
 
-#include "cli/bench/cases.h"
-#include "cli/bench/competitors.h"
-#include "cli/bench/machine.h"
-#include "cli/bench/results_json.h"
-#include "cli/bench/summary.h"
-#include "cli/bench/table.h"
-#include "cli/bench/verify.h"
-#include "cli/commands.h"
-#include "cli/errors.h"
-#include "cli/output_file.h"
+#include "base/errors.h"
+#include "base/files.h"
+#include "cli/core/bench/cases.h"
+#include "cli/core/bench/competitors.h"
+#include "cli/core/bench/machine.h"
+#include "cli/core/bench/results_json.h"
+#include "cli/core/bench/summary.h"
+#include "cli/core/bench/table.h"
+#include "cli/core/bench/verify.h"
+#include "cli/core/commands.h"
 #include "cli/progress.h"
 
 namespace renorm::cli {
 namespace {
-
-struct Flags {
-  bool quick = false;
-  bool fresh_memory = false;
-  int threads = 1;
-  std::string shapes;
-  std::string json;
-};
 
 constexpr int kMostThreads = 1024;
 // For one pass of one case.
@@ -48,7 +40,7 @@ void keep_freed_memory() {
 #endif
 }
 
-bench::CaseResult measure_case(const bench::Case& shape_and_layout, const Flags& flags, Progress& progress,
+bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchLayerOptions& flags, Progress& progress,
                                const std::string& place) {
   const std::string name =
       fmt::format("{} {} {}", place, bench::name_of(shape_and_layout.layout), shape_and_layout.shape_name());
@@ -64,7 +56,9 @@ bench::CaseResult measure_case(const bench::Case& shape_and_layout, const Flags&
   return result;
 }
 
-void run(const Flags& flags) {
+}  // namespace
+
+void run_bench_layer(const BenchLayerOptions& flags) {
   if (flags.threads < 1 || flags.threads > kMostThreads) {
     throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMostThreads, flags.threads));
   }
@@ -82,24 +76,6 @@ void run(const Flags& flags) {
   progress.clear();
   fmt::print("{}", bench::to_table(results));
   if (!flags.json.empty()) write_atomically(flags.json, bench::to_json(results));
-}
-
-}  // namespace
-
-Command add_bench_layer(CLI::App& bench) {
-  CLI::App* app = bench.add_subcommand(
-      "layer", "Our layer against LibTorch's batchnorm, oneDNN, tensor operations and a plain copy");
-  const auto flags = std::make_shared<Flags>();
-  app->add_flag("--quick", flags->quick, "Fewer shapes and rounds: under a minute instead of about six");
-  app->add_flag(
-      "--fresh-memory", flags->fresh_memory,
-      "Give freed memory back to the system, as glibc does by default, and so measure its page faults too");
-  app->add_option("--threads", flags->threads, "Threads; from 2, one thread is measured beside them")
-      ->capture_default_str();
-  app->add_option("--shapes", flags->shapes,
-                  "Other shapes: NxCxHxW (as nchw and nhwc) or NxC (dense), separated by commas");
-  app->add_option("--json", flags->json, "Also write every figure to this file");
-  return {app, [flags] { run(*flags); }};
 }
 
 }  // namespace renorm::cli

@@ -9,9 +9,9 @@
 #include <cmath>
 #include <memory>
 
-#include "cli/commands.h"
-#include "cli/demo_data.h"
-#include "cli/errors.h"
+#include "base/errors.h"
+#include "cli/core/commands.h"
+#include "cli/core/demo_data.h"
 #include "cli/progress.h"
 
 namespace renorm::cli {
@@ -28,11 +28,6 @@ constexpr double kMomentumOfAverages = 0.01;
 constexpr double kLearningRate = 0.1;  // falls to 0, linearly
 constexpr double kMomentumOfDescent = 0.9;
 constexpr int64_t kMostSteps = 1000000;
-
-struct Flags {
-  int64_t steps = 1000;
-  uint64_t seed = 1;
-};
 
 struct Arm {
   const char* name;
@@ -111,7 +106,7 @@ void take_step(torch::nn::Sequential& net, torch::optim::SGD& optimizer,
   optimizer.step();
 }
 
-Outcome train(const Arm& arm, const Flags& flags, Progress& progress) {
+Outcome train(const Arm& arm, const DemoOptions& flags, Progress& progress) {
   using Clock = std::chrono::steady_clock;
   torch::manual_seed(flags.seed);
   const StrokeImages images(flags.seed);
@@ -174,7 +169,9 @@ std::string settings_text() {
       kClassesOfBiased, kClassesOfBiased == 1 ? "" : "es", kMomentumOfDescent, kLearningRate, kTestImages);
 }
 
-void run(const Flags& flags) {
+}  // namespace
+
+void run_demo(const DemoOptions& flags) {
   if (flags.steps < 1 || flags.steps > kMostSteps) {
     throw UsageError(fmt::format("--steps must be from 1 to {}, got {}", kMostSteps, flags.steps));
   }
@@ -192,18 +189,6 @@ void run(const Flags& flags) {
                outcomes[i].milliseconds_a_step);
   }
   fmt::print("\n{}\n", what_was_seen(outcomes[0], outcomes[1], outcomes[2]));
-}
-
-}  // namespace
-
-Command add_demo(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
-      "demo", "Train a small net three times: batchnorm, batchnorm and Batch Renorm on biased minibatches");
-  const auto flags = std::make_shared<Flags>();
-  app->add_option("--steps", flags->steps, "Training steps of each run")->capture_default_str();
-  app->add_option("--seed", flags->seed, "Seed of data and weights")->capture_default_str();
-  app->footer(settings_text());
-  return {app, [flags] { run(*flags); }};
 }
 
 }  // namespace renorm::cli

@@ -1,4 +1,4 @@
-#include "cli/demo_data.h"
+#include "cli/core/demo_data.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 

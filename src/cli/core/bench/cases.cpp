@@ -1,4 +1,4 @@
-#include "cli/bench/cases.h"
+#include "cli/core/bench/cases.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "cli/errors.h"
+#include "base/errors.h"
 
 namespace renorm::cli::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/bench/competitors.h"
+#include "cli/core/bench/competitors.h"
 
 #include <ATen/Parallel.h>
 

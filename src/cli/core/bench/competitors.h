@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/cases.h"
-#include "cli/bench/native.h"
-#include "cli/bench/onednn.h"
-#include "cli/bench/ours.h"
-#include "cli/bench/tensor_ops.h"
-#include "cli/bench/timing.h"
+#include "cli/core/bench/cases.h"
+#include "cli/core/bench/native.h"
+#include "cli/core/bench/onednn.h"
+#include "cli/core/bench/ours.h"
+#include "cli/core/bench/tensor_ops.h"
+#include "cli/core/bench/timing.h"
 
 namespace renorm::cli::bench {
 

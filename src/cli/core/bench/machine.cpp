@@ -1,11 +1,11 @@
-#include "cli/bench/machine.h"
+#include "cli/core/bench/machine.h"
 
 #include <torch/version.h>
 
 #include <fstream>
 #include <thread>
 
-#include "cli/bench/onednn.h"
+#include "cli/core/bench/onednn.h"
 #include "kernels/kernels.h"
 
 namespace renorm::cli::bench {

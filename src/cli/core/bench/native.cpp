@@ -1,4 +1,4 @@
-#include "cli/bench/native.h"
+#include "cli/core/bench/native.h"
 
 namespace renorm::cli::bench {
 namespace {

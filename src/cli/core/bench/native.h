@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-#include "cli/bench/cases.h"
+#include "cli/core/bench/cases.h"
 
 namespace renorm::cli::bench {
 

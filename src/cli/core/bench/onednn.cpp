@@ -1,4 +1,4 @@
-#include "cli/bench/onednn.h"
+#include "cli/core/bench/onednn.h"
 
 #include <fmt/format.h>
 

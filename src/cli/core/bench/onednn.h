@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/bench/cases.h"
+#include "cli/core/bench/cases.h"
 
 namespace renorm::cli::bench {
 

@@ -1,4 +1,4 @@
-#include "cli/bench/ours.h"
+#include "cli/core/bench/ours.h"
 
 #include <ATen/Parallel.h>
 

@@ -1,8 +1,8 @@
-#include "cli/bench/results_json.h"
+#include "cli/core/bench/results_json.h"
 
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/onednn.h"
+#include "cli/core/bench/onednn.h"
 
 namespace renorm::cli::bench {
 namespace {

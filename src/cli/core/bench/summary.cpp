@@ -1,10 +1,10 @@
-#include "cli/bench/summary.h"
+#include "cli/core/bench/summary.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
-#include "cli/bench/competitors.h"
+#include "cli/core/bench/competitors.h"
 
 namespace renorm::cli::bench {
 

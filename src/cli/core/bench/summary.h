@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/cases.h"
-#include "cli/bench/machine.h"
-#include "cli/bench/timing.h"
+#include "cli/core/bench/cases.h"
+#include "cli/core/bench/machine.h"
+#include "cli/core/bench/timing.h"
 
 namespace renorm::cli::bench {
 

@@ -1,11 +1,11 @@
-#include "cli/bench/table.h"
+#include "cli/core/bench/table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
-#include "cli/bench/competitors.h"
+#include "cli/core/bench/competitors.h"
 
 namespace renorm::cli::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli/bench/summary.h"
+#include "cli/core/bench/summary.h"
 
 namespace renorm::cli::bench {
 

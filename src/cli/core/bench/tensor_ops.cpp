@@ -1,4 +1,4 @@
-#include "cli/bench/tensor_ops.h"
+#include "cli/core/bench/tensor_ops.h"
 
 #include <torch/torch.h>
 

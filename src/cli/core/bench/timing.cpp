@@ -1,4 +1,4 @@
-#include "cli/bench/timing.h"
+#include "cli/core/bench/timing.h"
 
 #include <ATen/Parallel.h>
 

@@ -1,4 +1,4 @@
-#include "cli/bench/verify.h"
+#include "cli/core/bench/verify.h"
 
 #include <fmt/format.h>
 

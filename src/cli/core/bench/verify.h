@@ -1,7 +1,7 @@
 // Before anything is timed: do they all compute the same?
 #pragma once
 
-#include "cli/bench/competitors.h"
+#include "cli/core/bench/competitors.h"
 
 namespace renorm::cli::bench {
 

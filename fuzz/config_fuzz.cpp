@@ -1,0 +1,17 @@
+// Input: a config file. What is read must be written and read again without a change.
+#include "fuzz.h"
+#include "train/settings.h"
+
+using namespace renorm;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  train::Config config;
+  if (!fuzz::accepts([&] { train::read_toml(fuzz::text_of(data, size), fuzz::kFile, &config); })) return 0;
+  const std::string written = train::to_toml(config);
+  train::Config again;
+  train::read_toml(written, fuzz::kFile, &again);
+  fuzz::expect(train::to_toml(again) == written, "the config changed");
+  fuzz::expect(train::differing(config, again).empty(), "the config differs from itself");
+  fuzz::accepts([&] { train::check(config); });
+  return 0;
+}

@@ -1,0 +1,48 @@
+// Random numbers that are the same bits on every machine and need no state to be saved.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace renorm {
+
+// What a stream is for: streams of one seed that differ in purpose or index have nothing to do with each
+// other.
+enum class Purpose : uint64_t {
+  kStrokeClass = 1,
+  kStrokeTrain = 2,
+  kStrokeTest = 3,
+  kEpoch = 4,      // index = epoch
+  kMinibatch = 5,  // index = step
+  kModel = 6,
+  kStep = 7,  // index = step: whatever the model itself draws
+  kEvaluation = 8,
+  kAugment = 9,  // index = number of the example in the run
+};
+
+// xoshiro256** started from a hash of (seed, purpose, index).
+// https://prng.di.unimi.it
+class RandomStream {
+ public:
+  RandomStream(uint64_t seed, Purpose purpose, uint64_t index = 0);
+
+  uint64_t bits();
+  int64_t below(int64_t n);  // 0 .. n - 1, each equally likely; n > 0
+  double uniform();          // [0, 1), 53 bits
+  double uniform(double low, double high);
+  double normal();  // mean 0, standard deviation 1; only IEEE basic operations, so the same everywhere
+
+ private:
+  uint64_t state_[4];
+  double spare_ = 0.0;
+  bool has_spare_ = false;
+};
+
+// 0 .. n - 1 in random order.
+std::vector<int64_t> permutation(int64_t n, RandomStream& stream);
+
+// `count` different numbers of 0 .. n - 1 in random order; count <= n. Time and memory grow with `count`
+// alone.
+std::vector<int64_t> choose(int64_t count, int64_t n, RandomStream& stream);
+
+}  // namespace renorm

@@ -1,0 +1,198 @@
+// renorm eval: how good the weights of a run are, raw and averaged.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "cli/core/commands.h"
+#include "cli/progress.h"
+#include "train/evaluate.h"
+#include "train/run.h"
+
+namespace renorm::cli {
+namespace {
+
+// Other data as the run's model knows data: standardised by the moments of the run's training images.
+class Restandardised : public data::Split {
+ public:
+  Restandardised(std::shared_ptr<const data::Split> split, const data::Description& own,
+                 const data::Description& wanted)
+      : split_(std::move(split)) {
+    const auto column = [](const std::vector<double>& values) {
+      return torch::tensor(values, torch::kDouble).view({1, -1, 1, 1});
+    };
+    scale_ = (column(own.std) / column(wanted.std)).to(torch::kFloat);
+    shift_ = ((column(own.mean) - column(wanted.mean)) / column(wanted.std)).to(torch::kFloat);
+  }
+  const std::vector<int64_t>& labels() const override { return split_->labels(); }
+  data::Batch load(const std::vector<data::Draw>& draws) const override {
+    data::Batch batch = split_->load(draws);
+    batch.images = batch.images * scale_ + shift_;
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const data::Split> split_;
+  torch::Tensor scale_;
+  torch::Tensor shift_;
+};
+
+struct Examined {
+  std::string spec;
+  std::vector<std::string> classes;
+  std::shared_ptr<const data::Split> split;
+};
+
+const std::shared_ptr<const data::Split>& split_of(const data::Dataset& dataset, const EvalOptions& options) {
+  return options.split == "train" ? dataset.train : dataset.test;
+}
+
+void check_fits(const data::Description& other, const data::Description& own) {
+  const auto shape = [](const data::Description& about) {
+    return fmt::format("{} classes of {}x{}x{} images", about.classes.size(), about.channels, about.height,
+                       about.width);
+  };
+  if (shape(other) == shape(own)) return;
+  throw UsageError(fmt::format("--data {} has {}, but the run's model was made for {}", printable(other.spec),
+                               shape(other), shape(own)));
+}
+
+Examined examined(const train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
+  const data::Description& own = run.dataset.description;
+  if (options.data.empty()) return {own.spec, own.classes, split_of(run.dataset, options)};
+  const data::Dataset other = data::open_dataset(options.data, open);
+  const data::Description& about = other.description;
+  check_fits(about, own);
+  if (about.mean == own.mean && about.std == own.std) {
+    return {about.spec, about.classes, split_of(other, options)};
+  }
+  return {about.spec, about.classes, std::make_shared<Restandardised>(split_of(other, options), about, own)};
+}
+
+struct Scores {
+  train::Evaluation averaged;
+  train::Evaluation raw;
+};
+
+Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& options) {
+  const auto classes = static_cast<int64_t>(data.classes.size());
+  const auto evaluate = [&] {
+    if (!options.batch_statistics) return train::evaluate(*run.model, *data.split, classes);
+    const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+    return train::evaluate_with_batch_statistics(*run.model, *data.split, classes, sampler,
+                                                 run.state.config.minibatch, options.seed);
+  };
+  Scores scores;
+  scores.raw = evaluate();
+  if (run.average == nullptr) {
+    scores.averaged = scores.raw;
+    return scores;
+  }
+  const train::WeightAverage::Applied applied(*run.average);
+  scores.averaged = evaluate();
+  return scores;
+}
+
+std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options) {
+  if (!options.batch_statistics) return "";
+  const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+  const bool any_size = sampler.minibatch() == 0;
+  return data::to_string(sampler) + (any_size ? fmt::format(" x {}", run.state.config.minibatch) : "");
+}
+
+void print_scores(const train::OpenedRun& run, const Examined& data, const Scores& scores,
+                  const EvalOptions& options) {
+  fmt::print("{}, step {}: {} images of the {} split of {}\n", printable(options.run), run.state.step,
+             scores.averaged.images, options.split, printable(data.spec));
+  if (options.batch_statistics) {
+    fmt::print("each minibatch ({}) normalised with its own statistics\n", sampler_text(run, options));
+  }
+  fmt::print("\n{:<18}{:>22}{:>24}\n", "", "accuracy", "loss");
+  const auto row = [](const char* name, const train::Evaluation& evaluation) {
+    fmt::print("{:<18}{:>20} %{:>24}\n", name, shortest(evaluation.accuracy()), shortest(evaluation.loss));
+  };
+  if (run.average != nullptr) row("averaged weights", scores.averaged);
+  row(run.average != nullptr ? "raw weights" : "weights", scores.raw);
+}
+
+double class_accuracy(const train::Evaluation& evaluation, size_t label) {
+  const auto images = static_cast<double>(evaluation.class_images[label]);
+  return images == 0.0 ? 0.0 : 100.0 * static_cast<double>(evaluation.class_correct[label]) / images;
+}
+
+void print_classes(const Examined& data, const train::Evaluation& evaluation) {
+  size_t widest = 5;
+  for (const std::string& name : data.classes) widest = std::max(widest, printable(name).size());
+  fmt::print("\n{:<{}}{:>10}{:>10}{:>12}\n", "class", widest, "images", "correct", "accuracy");
+  for (size_t label = 0; label < data.classes.size(); ++label) {
+    fmt::print("{:<{}}{:>10}{:>10}{:>10.2f} %\n", printable(data.classes[label]), widest,
+               evaluation.class_images[label], evaluation.class_correct[label],
+               class_accuracy(evaluation, label));
+  }
+}
+
+std::string to_json(const train::OpenedRun& run, const Examined& data, const Scores& scores,
+                    const EvalOptions& options) {
+  using Json = nlohmann::ordered_json;
+  const std::string sampler = sampler_text(run, options);
+  Json classes = Json::array();
+  for (size_t label = 0; label < data.classes.size(); ++label) {
+    classes.push_back({{"name", data.classes[label]},
+                       {"images", scores.averaged.class_images[label]},
+                       {"correct", scores.averaged.class_correct[label]},
+                       {"accuracy", class_accuracy(scores.averaged, label)}});
+  }
+  const Json json = {{"run", options.run},
+                     {"checkpoint", run.checkpoint},
+                     {"step", run.state.step},
+                     {"data", data.spec},
+                     {"split", options.split},
+                     {"images", scores.averaged.images},
+                     {"accuracy", scores.averaged.accuracy()},
+                     {"loss", scores.averaged.loss},
+                     {"raw_accuracy", scores.raw.accuracy()},
+                     {"raw_loss", scores.raw.loss},
+                     {"batch_statistics", options.batch_statistics},
+                     {"sampler", sampler.empty() ? Json(nullptr) : Json(sampler)},
+                     {"per_class", classes}};
+  // Names and paths may be any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+void run_eval(const EvalOptions& options) {
+  const bool to_output = options.json == "-";
+  if (!options.json.empty() && !to_output) check_writable(options.json);
+  Progress progress;
+  data::OpenOptions open;
+  open.threads = options.threads > 0 ? options.threads : at::get_num_threads();
+  open.progress = [&](int64_t done, int64_t total) {
+    progress.show(fmt::format("making data: {} of {} images", done, total));
+  };
+  train::OpenedRun run = train::open_run(options.run, options.checkpoint, open);
+  if (options.threads > 0) at::set_num_threads(options.threads);
+  const Examined data = examined(run, options, open);
+  progress.show("evaluating");
+  const Scores scores = score(run, data, options);
+  progress.clear();
+  if (!to_output) {
+    print_scores(run, data, scores, options);
+    if (options.per_class) print_classes(data, scores.averaged);
+  }
+  if (options.json.empty()) return;
+  const std::string json = to_json(run, data, scores, options);
+  if (to_output) {
+    fmt::print("{}", json);
+  } else {
+    write_atomically(options.json, json);
+  }
+}
+
+}  // namespace renorm::cli

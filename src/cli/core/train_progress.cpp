@@ -1,0 +1,203 @@
+#include "cli/core/train_progress.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+#include "train/clip_spec.h"
+
+namespace renorm::cli {
+namespace {
+
+constexpr auto kBetweenUpdates = std::chrono::milliseconds(100);
+constexpr double kRecentSeconds = 3.0;
+
+// 1234567 -> "1,234,567"
+std::string grouped(int64_t value) {
+  std::string digits = fmt::format("{}", value);
+  for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(static_cast<size_t>(i), ",");
+  return digits;
+}
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100.0 * fraction); }
+
+std::string norm_text(const train::Config& config) {
+  std::string text = fmt::format("{}, eps {}, momentum {}{}", config.norm, shortest(config.norm_eps),
+                                 shortest(config.norm_momentum), config.norm_scale ? ", weight trained" : "");
+  if (config.norm != "renorm") return text;
+  const ClipSchedule clip = train::to_schedule(train::parse_clip(config.clip), config.steps);
+  return text + ", " + clip.to_string();
+}
+
+std::string step_shape_text(const train::Config& config) {
+  return fmt::format("{} x {} = {} images, normalised in groups of {}", config.workers, config.minibatch,
+                     config.workers * config.minibatch, config.microbatch);
+}
+
+std::string sampler_text(const train::Config& config) {
+  return fmt::format("{}{}{}, seed {}", config.sampler, config.split_pairs ? ", pairs split" : "",
+                     config.deal ? ", dealt" : "", config.seed);
+}
+
+std::string data_text(const data::Dataset& dataset) {
+  const data::Description& about = dataset.description;
+  return fmt::format("{}: {} training and {} test images of {} classes, {}x{}x{}", printable(about.spec),
+                     grouped(dataset.train->size()), grouped(dataset.test->size()),
+                     grouped(static_cast<int64_t>(about.classes.size())), about.channels, about.height,
+                     about.width);
+}
+
+std::string optimiser_text(const train::Config& config) {
+  std::string text =
+      fmt::format("{}, learning rate {} {}", config.optimizer, shortest(config.lr), config.lr_schedule);
+  if (config.lr_schedule != "constant") text += fmt::format(" to {} of it", percent(config.lr_final));
+  if (config.warmup > 0) text += fmt::format(", warm-up {} steps", config.warmup);
+  const bool has_momentum = config.optimizer != "adamw" && config.momentum > 0.0;
+  if (has_momentum) text += fmt::format(", momentum {}", shortest(config.momentum));
+  if (config.weight_decay > 0.0) text += fmt::format(", weight decay {}", shortest(config.weight_decay));
+  return text;
+}
+
+std::vector<std::pair<std::string, std::string>> start_block(train::Trainer& trainer,
+                                                             const std::string& folder) {
+  const train::Config& config = trainer.config();
+  const double epochs = static_cast<double>(config.steps * config.workers * config.minibatch) /
+                        static_cast<double>(trainer.dataset().train->size());
+  return {
+      {"model",
+       fmt::format("{}, {} parameters", printable(config.model), grouped(trainer.parameter_count()))},
+      {"data", data_text(trainer.dataset())},
+      {"norm", norm_text(config)},
+      {"sampler", sampler_text(config)},
+      {"step", step_shape_text(config)},
+      {"length", fmt::format("{} steps, {:.3g} epochs", grouped(config.steps), epochs)},
+      {"optimiser", optimiser_text(config)},
+      {"average", config.ema_decay > 0.0 ? fmt::format("decay {}", shortest(config.ema_decay)) : "none"},
+      {"threads", fmt::format("{}", config.threads)},
+      {"folder", printable(folder)},
+  };
+}
+
+}  // namespace
+
+TrainProgress::TrainProgress(std::string folder, bool quiet) : folder_(std::move(folder)), quiet_(quiet) {}
+
+void TrainProgress::Recent::add(const train::StepResult& result) {
+  const double duration = result.times.all();
+  const double kept = std::exp(-duration / kRecentSeconds);
+  const auto images_now = static_cast<double>(result.examples);
+  seconds = kept * seconds + duration;
+  images = kept * images + images_now;
+  loss = kept * loss + result.loss * images_now;
+  correct = kept * correct + static_cast<double>(result.correct);
+}
+
+bool TrainProgress::due() {
+  const Clock::time_point now = Clock::now();
+  if (last_shown_ != Clock::time_point::min() && now - last_shown_ < kBetweenUpdates) return false;
+  last_shown_ = now;
+  return true;
+}
+
+void TrainProgress::print(const std::string& line) {
+  if (!quiet_) progress_.print(line);
+}
+
+void TrainProgress::data_progress(int64_t done, int64_t total) {
+  if (quiet_ || total <= 0) return;
+  if (progress_.on_terminal()) {
+    const double fraction = static_cast<double>(done) / static_cast<double>(total);
+    if (due()) progress_.show(fmt::format("making data: {} of {} images", percent(fraction), grouped(total)));
+    return;
+  }
+  if (!data_announced_) print(fmt::format("making data: {} images", grouped(total)));
+  data_announced_ = true;
+}
+
+void TrainProgress::started(train::Trainer& trainer) {
+  steps_ = trainer.config().steps;
+  first_step_ = trainer.steps_done();
+  renorm_ = trainer.config().norm == "renorm";
+  averages_ = trainer.average() != nullptr;
+  start_ = Clock::now();
+  for (const auto& [name, value] : start_block(trainer, folder_)) {
+    const std::string label = fmt::format("{:<10}", name);
+    print(fit_fields({{label, value, 0}}, 0, progress_.colour()));
+  }
+  if (first_step_ > 0) print(fmt::format("going on after step {}", grouped(first_step_)));
+}
+
+void TrainProgress::note(const std::string& sentence) { progress_.print("note: " + sentence); }
+
+std::string TrainProgress::step_text(int64_t step) const { return fmt::format("{}/{}", step, steps_); }
+
+std::string TrainProgress::time_left(int64_t step) const {
+  const auto done = static_cast<double>(step - first_step_);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  return duration_text(seconds / done * static_cast<double>(steps_ - step)) + " left";
+}
+
+std::vector<ProgressField> TrainProgress::fields(const record::StepRecord& record) const {
+  std::vector<ProgressField> all = {
+      {"step", step_text(record.step), 0},
+      {"images/s", fmt::format("{:.0f}", record.images_per_second), 4},
+      {"loss", fmt::format("{:.4f}", record.loss), 1},
+      {"accuracy", fmt::format("{:.2f} %", record.accuracy), 2},
+      {"lr", fmt::format("{:.3g}", record.learning_rate), 5},
+  };
+  if (renorm_) {
+    all.push_back({"r_max", fmt::format("{:.2f}", record.r_max), 6});
+    all.push_back({"d_max", fmt::format("{:.2f}", record.d_max), 6});
+    all.push_back({"clipped r", percent(record.r_clipped_above + record.r_clipped_below), 7});
+    all.push_back({"d", percent(record.d_clipped), 7});
+  }
+  all.push_back({"", time_left(record.step), 3});
+  return all;
+}
+
+void TrainProgress::stepped(const train::Trainer& trainer, const train::StepResult& result) {
+  recent_.add(result);
+  if (quiet_ || !progress_.on_terminal() || !due()) return;
+  record::StepRecord record = last_record_;
+  record.step = trainer.steps_done();
+  record.images_per_second = recent_.images / recent_.seconds;
+  record.loss = recent_.loss / recent_.images;
+  record.accuracy = 100.0 * recent_.correct / recent_.images;
+  record.learning_rate = result.learning_rate;
+  record.r_max = result.r_max;
+  record.d_max = result.d_max;
+  progress_.show(fit_fields(fields(record), progress_.columns(), progress_.colour()));
+}
+
+void TrainProgress::logged(const record::StepRecord& record) {
+  last_record_ = record;
+  last_record_.layers.clear();
+  if (progress_.on_terminal()) return;
+  constexpr int kAll = 1000;
+  print(fit_fields(fields(record), kAll, false));
+}
+
+void TrainProgress::evaluated(const record::EvaluationRecord& record) {
+  // Every digit of the accuracy, so that `renorm eval` can be compared with it.
+  std::vector<ProgressField> all = {
+      {"step", step_text(record.step), 0},
+      {record.split + " accuracy", shortest(record.averaged.accuracy) + " %", 0},
+      {"loss", fmt::format("{:.4f}", record.averaged.loss), 0},
+  };
+  if (averages_) {
+    all.push_back({"raw weights", shortest(record.raw.accuracy) + " %", 0});
+    all.push_back({"loss", fmt::format("{:.4f}", record.raw.loss), 0});
+  }
+  constexpr int kAll = 1000;
+  print(fit_fields(std::move(all), kAll, progress_.colour()));
+}
+
+void TrainProgress::saved(int64_t step, const std::string& path) {
+  constexpr int kAll = 1000;
+  print(fit_fields({{"step", step_text(step), 0}, {"saved", printable(path), 0}}, kAll, progress_.colour()));
+}
+
+}  // namespace renorm::cli

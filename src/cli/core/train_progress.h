@@ -1,0 +1,65 @@
+// What `renorm train` shows on standard error while it runs.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/progress.h"
+#include "record/metrics.h"
+#include "train/run.h"
+
+namespace renorm::cli {
+
+// On a terminal one line that is rewritten, with evaluations and checkpoints as lines that stay; otherwise
+// one plain line a record. `quiet` leaves only notes.
+class TrainProgress : public train::Observer {
+ public:
+  TrainProgress(std::string folder, bool quiet);
+
+  bool averages() const {
+    return averages_;
+  }  // whether the run keeps averaged weights; known once it started
+
+  void data_progress(int64_t done, int64_t total) override;
+  void started(train::Trainer& trainer) override;
+  void note(const std::string& sentence) override;
+  void stepped(const train::Trainer& trainer, const train::StepResult& result) override;
+  void logged(const record::StepRecord& record) override;
+  void evaluated(const record::EvaluationRecord& record) override;
+  void saved(int64_t step, const std::string& path) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // Sums over the last seconds: what is older counts less and less.
+  struct Recent {
+    double seconds = 0.0;
+    double images = 0.0;
+    double loss = 0.0;
+    double correct = 0.0;
+    void add(const train::StepResult& result);
+  };
+
+  bool due();  // whether the line may be rewritten again
+  std::string step_text(int64_t step) const;
+  std::string time_left(int64_t step) const;
+  std::vector<ProgressField> fields(const record::StepRecord& record) const;
+  void print(const std::string& line);
+
+  Progress progress_;
+  std::string folder_;
+  bool quiet_;
+  bool data_announced_ = false;
+  bool renorm_ = false;
+  bool averages_ = false;
+  int64_t steps_ = 0;
+  int64_t first_step_ = 0;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_shown_ = Clock::time_point::min();
+  Recent recent_;
+  record::StepRecord last_record_;  // whose clip fractions are shown between records
+};
+
+}  // namespace renorm::cli

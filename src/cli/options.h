@@ -1,0 +1,76 @@
+// What the flags of each command say, as plain values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+
+namespace renorm::cli {
+
+struct BenchLayerOptions {
+  bool quick = false;
+  bool fresh_memory = false;
+  int threads = 1;
+  std::string shapes;
+  std::string json;
+};
+
+struct BenchStepOptions {
+  std::string model = "inception-small";
+  std::string data = "strokes";
+  int64_t minibatch = 32;
+  int64_t workers = 1;
+  int threads = 1;
+  int64_t steps = 30;  // timed steps of each
+  std::string json;
+};
+
+struct DemoOptions {
+  uint64_t seed = 1;
+  int64_t steps = 1000;
+};
+
+struct TrainOptions {
+  train::Config config;            // defaults, then the config file, then flags
+  std::vector<std::string> given;  // names of settings given by flag or file
+  std::string out;
+  bool resume = false;
+  bool quiet = false;
+};
+
+struct EvalOptions {
+  std::string run;                  // DIR
+  std::string checkpoint = "last";  // last, best, step-N
+  std::string split = "test";       // train, test
+  std::string data;                 // another data spec with the same classes; "" = the run's
+  bool batch_statistics = false;
+  std::string sampler;  // with batch_statistics; "" = iid minibatches of the run's size
+  uint64_t seed = 1;
+  int threads = 0;  // 0: the run's
+  bool per_class = false;
+  std::string json;  // file, "-" = standard output
+};
+
+struct DataOptions {
+  std::string spec;
+  bool check = false;
+  std::string preview;  // FILE.png
+  int64_t preview_classes = 10;
+  int64_t preview_images = 10;
+  int threads = 0;
+};
+
+struct ModelsOptions {
+  std::string model;  // "" = all
+  bool layers = false;
+  int64_t size = 0;  // 0: the model's own example
+  int64_t channels = 0;
+  int64_t classes = 0;
+};
+
+struct DoctorOptions {
+  bool json = false;
+};
+
+}  // namespace renorm::cli

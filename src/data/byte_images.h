@@ -1,0 +1,39 @@
+// Images of one size as bytes, with labels: what all readers of small data sets produce. No torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace renorm::data {
+
+struct ByteImages {
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  std::vector<uint8_t> pixels;  // [image][channel][row][column]
+  std::vector<int64_t> labels;  // one an image
+
+  int64_t size() const { return static_cast<int64_t>(labels.size()); }
+  int64_t image_bytes() const { return channels * height * width; }
+  const uint8_t* image(int64_t index) const { return pixels.data() + index * image_bytes(); }
+};
+
+// Mean and standard deviation of each channel over all images, in units of a full byte (0 .. 1). The
+// standard deviation is at least 1/255.
+struct ChannelMoments {
+  std::vector<double> mean;
+  std::vector<double> std;
+};
+// Made from counts of the 256 values in a fixed order, so the result is the same on every machine.
+ChannelMoments channel_moments(const ByteImages& images);
+
+// A data set whose training and test images are in memory.
+struct ByteDataset {
+  std::string name;                  // the spec it was opened with
+  std::vector<std::string> classes;  // names, one a label
+  ByteImages train;
+  ByteImages test;
+};
+
+}  // namespace renorm::data

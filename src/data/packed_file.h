@@ -1,0 +1,29 @@
+// Files of a data set, plain or packed by gzip. No torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace renorm::data {
+
+// The most that one file of a data set may hold, unpacked.
+constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+
+// What a gzip file holds; several packed parts one after the other count as one. Throws DataError if it is
+// damaged, cut short, followed by something else, or holds more than `limit` bytes, which is found out
+// without unpacking more than that.
+std::string gunzip(const std::string& bytes, const std::string& file, int64_t limit);
+
+struct NamedBytes {
+  std::string file;  // the path that was read
+  std::string bytes;
+};
+
+// Throws MissingInputError unless `folder` is one.
+void check_data_folder(const std::string& folder);
+
+// FOLDER/NAME, or FOLDER/NAME.gz unpacked if there is no plain file. Throws MissingInputError if there is
+// neither, DataError for more than kMostFileBytes.
+NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name);
+
+}  // namespace renorm::data

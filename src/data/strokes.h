@@ -1,0 +1,45 @@
+// Drawn characters, generated: the built-in data set. The same bits for a spec on every machine. No torch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "data/byte_images.h"
+
+namespace renorm::data {
+
+// A class is `strokes` random quadratic Bezier curves. A sample moves their control points, distorts the
+// whole, varies thickness and ink and adds noise. Values are kept as bytes: byte = round((value + 0.5) *
+// 127.5), so that noise below 0 and above 1 survives. Image k of class c is the same whatever `classes`,
+// `train` and `test` are: a larger set contains the smaller one.
+struct StrokesOptions {
+  int64_t classes = 200;  // 2 .. 100,000
+  int64_t train = 100;    // images a class, 1 .. 1,000,000
+  int64_t test = 20;      // images a class, 1 .. 1,000,000
+  int64_t size = 20;      // pixels a side, 8 .. 256
+  int64_t strokes = 3;    // 1 .. 16
+  double noise = 0.1;     // standard deviation of pixel noise, 0 .. 10
+  double jitter = 1.0;    // factor on all distortions of a sample, 0 .. 10
+  uint64_t seed = 1;      // 0 .. 2^63 - 1
+};
+
+// "classes=200,train=100,..." after the name; every field above is a key. Throws UsageError, also for a set
+// of more than 2 GiB.
+StrokesOptions parse_strokes(const std::string& options);
+// The full spec, name and all keys in a fixed order: "strokes:classes=200,...".
+std::string to_spec(const StrokesOptions& options);
+
+// progress(done, total) counts images and is called by the calling thread now and then. Uses `threads`
+// threads; the result does not depend on it.
+ByteDataset generate_strokes(const StrokesOptions& options, int threads,
+                             const std::function<void(int64_t, int64_t)>& progress);
+
+// From the cache, or generated and put there. A damaged cache file is made anew; two processes that start at
+// once both get the right data; a cache that cannot be written is no error.
+ByteDataset cached_strokes(const StrokesOptions& options, const std::string& folder, int threads,
+                           const std::function<void(int64_t, int64_t)>& progress);
+// The file in `folder` that holds the set.
+std::string strokes_cache_file(const StrokesOptions& options, const std::string& folder);
+
+}  // namespace renorm::data

@@ -1,0 +1,37 @@
+#include "models/blocks.h"
+
+#include <torch/nn/init.h>
+
+namespace renorm::models {
+
+ConvShape rectangle(int64_t in, int64_t out, std::array<int64_t, 2> kernel, int64_t stride) {
+  return {in, out, kernel, stride, {kernel[0] / 2, kernel[1] / 2}};
+}
+
+ConvShape square(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  return rectangle(in, out, {kernel, kernel}, stride);
+}
+
+ConvNormImpl::ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Activation activation)
+    : norm(make_norm(shape.out, activation)) {
+  const auto options = torch::nn::Conv2dOptions(shape.in, shape.out, {shape.kernel[0], shape.kernel[1]})
+                           .stride(shape.stride)
+                           .padding({shape.padding[0], shape.padding[1]})
+                           .bias(false);
+  conv = register_module("conv", torch::nn::Conv2d(options));
+  register_module("norm", norm.ptr());
+  torch::nn::init::kaiming_normal_(conv->weight, /*a=*/0.0, torch::kFanIn, torch::kReLU);
+}
+
+torch::Tensor ConvNormImpl::forward(const torch::Tensor& x) { return norm.forward(conv->forward(x)); }
+
+torch::Tensor global_average(const torch::Tensor& x) { return x.mean({2, 3}, /*keepdim=*/true); }
+
+torch::nn::Linear linear_classifier(int64_t in, int64_t classes) {
+  torch::nn::Linear linear(in, classes);
+  torch::nn::init::normal_(linear->weight, 0.0, 0.01);
+  torch::nn::init::zeros_(linear->bias);
+  return linear;
+}
+
+}  // namespace renorm::models

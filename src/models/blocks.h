@@ -1,0 +1,49 @@
+// What the models are made of.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
+
+#include <array>
+#include <cstdint>
+
+#include "models/norm.h"
+
+namespace renorm::models {
+
+// Pairs are height, width.
+struct ConvShape {
+  int64_t in;
+  int64_t out;
+  std::array<int64_t, 2> kernel = {3, 3};
+  int64_t stride = 1;
+  std::array<int64_t, 2> padding = {1, 1};
+};
+// Convolutions that keep the size at stride 1; kernels are odd.
+ConvShape rectangle(int64_t in, int64_t out, std::array<int64_t, 2> kernel, int64_t stride = 1);
+ConvShape square(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
+
+// Convolution without bias, norm, and the ReLU (inside the norm) unless told otherwise. Weights start normal
+// with variance 2 / fan_in (He's rule; fan_in = input channels x kernel area), drawn from LibTorch's default
+// generator.
+class ConvNormImpl : public torch::nn::Module {
+ public:
+  ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Activation activation = Activation::kRelu);
+  torch::Tensor forward(const torch::Tensor& x);
+
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::AnyModule norm;
+};
+TORCH_MODULE(ConvNorm);
+
+// [n, c, h, w] -> [n, c, 1, 1].
+torch::Tensor global_average(const torch::Tensor& x);
+
+// The last layer. Weights start normal with standard deviation 0.01, the bias at 0: a new model gives every
+// class nearly the same probability, however many classes there are.
+torch::nn::Linear linear_classifier(int64_t in, int64_t classes);
+
+}  // namespace renorm::models

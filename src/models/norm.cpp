@@ -1,0 +1,51 @@
+#include "models/norm.h"
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
+#include <memory>
+
+namespace renorm::models {
+namespace {
+
+// The parameters belong to this module, so that their names are those of Batch Renorm's; BatchNorm2d computes
+// with them.
+class NativeNormImpl : public torch::nn::Module {
+ public:
+  NativeNormImpl(const torch::nn::BatchNormOptions& options, bool scale, Activation activation)
+      : batch_norm_(register_module("batch_norm", torch::nn::BatchNorm2d(options))), activation_(activation) {
+    const torch::Tensor ones = torch::ones({options.num_features()});
+    // A parameter that must not move would be open to weight decay; a buffer is not.
+    batch_norm_->weight = scale ? register_parameter("weight", ones) : register_buffer("weight", ones);
+    batch_norm_->bias = register_parameter("bias", torch::zeros({options.num_features()}));
+  }
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    torch::Tensor output = batch_norm_->forward(input);
+    // In place, as the common batchnorm nets do it: the comparison is with the best of its kind.
+    return activation_ == Activation::kRelu ? output.relu_() : output;
+  }
+
+ private:
+  torch::nn::BatchNorm2d batch_norm_;
+  Activation activation_;
+};
+
+}  // namespace
+
+MakeNorm batch_renorm(const BatchRenormOptions& like) {
+  return [like](int64_t channels, Activation activation) {
+    BatchRenormOptions options = like;
+    options.num_features(channels).activation(activation);
+    return torch::nn::AnyModule(BatchRenorm2d(options));
+  };
+}
+
+MakeNorm native_batch_norm(double eps, double momentum, bool scale) {
+  return [=](int64_t channels, Activation activation) {
+    const auto options = torch::nn::BatchNormOptions(channels).eps(eps).momentum(momentum).affine(false);
+    return torch::nn::AnyModule(std::make_shared<NativeNormImpl>(options, scale, activation));
+  };
+}
+
+}  // namespace renorm::models

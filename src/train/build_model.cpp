@@ -1,0 +1,83 @@
+// From a config to a model.
+#include <torch/torch.h>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "train/clip_spec.h"
+#include "train/trainer.h"
+
+namespace renorm::train {
+namespace {
+
+// Activations of one pass that are kept for the backward pass. A constant, not a share of the machine's
+// memory: the order of summation, and so the bits of a run, must not depend on what else is running.
+constexpr double kActivationBytes = 2.0 * (1 << 30);
+// A convolution's output and the norm's, as floats.
+constexpr double kBytesAValue = 2.0 * sizeof(float);
+
+// Stands in for the norm and counts what passes through it.
+class CountingNormImpl : public torch::nn::Module {
+ public:
+  explicit CountingNormImpl(std::shared_ptr<int64_t> values) : values_(std::move(values)) {}
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    *values_ += x.numel();
+    return x;
+  }
+
+ private:
+  std::shared_ptr<int64_t> values_;
+};
+TORCH_MODULE(CountingNorm);
+
+models::InputShape input_of(const data::Description& data) {
+  return {data.channels, data.height, data.width, static_cast<int64_t>(data.classes.size())};
+}
+
+int64_t activations_an_example(const Config& config, const data::Description& data) {
+  const auto values = std::make_shared<int64_t>(0);
+  const auto count = [values](int64_t /*channels*/, Activation /*activation*/) {
+    return torch::nn::AnyModule(CountingNorm(values));
+  };
+  const torch::NoGradGuard no_grad;
+  const auto model = models::make_model(config.model, input_of(data), count);
+  model->forward(torch::zeros({1, data.channels, data.height, data.width}));
+  return *values;
+}
+
+models::MakeNorm norm_of(const Config& config) {
+  if (config.norm == "native") {
+    return models::native_batch_norm(config.norm_eps, config.norm_momentum, config.norm_scale);
+  }
+  const ClipSchedule clip = config.norm == "renorm" ? to_schedule(parse_clip(config.clip), config.steps)
+                                                    : ClipSchedule::batch_norm();
+  return models::batch_renorm(BatchRenormOptions(1)
+                                  .eps(config.norm_eps)
+                                  .momentum(config.norm_momentum)
+                                  .scale(config.norm_scale)
+                                  .group_size(config.microbatch)
+                                  .statistics(Statistics::kDeferred)
+                                  .clip(clip));
+}
+
+}  // namespace
+
+std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data) {
+  torch::manual_seed(RandomStream(config.seed, Purpose::kModel).bits());
+  return models::make_model(config.model, input_of(data), norm_of(config));
+}
+
+int64_t examples_a_pass(const Config& config, const data::Description& data) {
+  const int64_t all = config.workers * config.minibatch;
+  // LibTorch's layer knows no groups: one pass is one group.
+  if (config.norm == "native") return config.microbatch;
+  int64_t most = config.chunk;
+  if (most == 0) {
+    const double each = kBytesAValue * static_cast<double>(activations_an_example(config, data));
+    most = static_cast<int64_t>(std::min(static_cast<double>(all), kActivationBytes / std::max(each, 1.0)));
+  }
+  const int64_t groups = std::max<int64_t>(1, std::min(most, all) / config.microbatch);
+  return groups * config.microbatch;
+}
+
+}  // namespace renorm::train

@@ -1,0 +1,71 @@
+// Checkpoints: folders step-000000500 that are there whole or not at all. No torch.
+//   model.safetensors  average.safetensors  optimizer.safetensors  state.json
+//   SHA256SUMS         of all of them; `sha256sum -c SHA256SUMS` in the folder checks them too
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+
+namespace renorm::train {
+
+// state.json: everything of a checkpoint but tensors. The file also says {"sampler": {"seed", "step"}} and
+// {"rng": {"seed"}}: samplers and random numbers are pure functions of seed and step, so that is all of their
+// state. Reading checks that they agree with `config` and `step`.
+struct RunState {
+  int64_t step = 0;
+  Config config;                                // resolved
+  std::map<std::string, std::string> versions;  // renorm, libtorch, simd
+  double best_accuracy = -1.0;                  // percent, of all evaluations so far; -1: none
+  int64_t best_step = -1;                       // -1: none
+  int64_t metrics_bytes = 0;                    // length of metrics.jsonl when this was written
+  int64_t summary_bytes = 0;                    // length of summary.csv
+  double seconds = 0.0;                         // time spent in training so far
+  int64_t parameters = 0;
+};
+// All numbers must be finite and texts UTF-8.
+std::string to_json(const RunState& state);
+// Throws DataError that starts with `file`: not JSON, an entry missing, unknown, given twice, of the wrong
+// type or out of range, nested too deep, or a format_version that this program does not know. A setting that
+// `config` of the file lacks has its default: it is newer than the file.
+RunState parse_run_state(const std::string& text, const std::string& file);
+
+struct Checkpoint {
+  RunState state;
+  std::map<std::string, std::string> tensors;  // "model.safetensors" -> bytes
+};
+
+class CheckpointFolder {
+ public:
+  explicit CheckpointFolder(std::string path);  // DIR/checkpoints; made by the first write if it is not there
+
+  // Written to a temporary folder, synced, renamed, parent synced. Then `last` and `best` (relative symbolic
+  // links, for people) point to what they say, and of the steps up to this one all but the newest `keep` >= 1
+  // and the best are deleted; newer ones, which only a run that went back has, stay until it gets there. A
+  // checkpoint of the same step is replaced. Throws IoError with path and reason; the checkpoints that were
+  // there stay.
+  void write(const Checkpoint& checkpoint, int64_t keep);
+
+  // Steps that have a folder, ascending. Whether they are good is seen when reading.
+  std::vector<int64_t> steps() const;
+  std::string path_of(int64_t step) const;
+
+  // Reads and verifies one. Throws DataError naming the file that is torn, altered, absent or too many.
+  Checkpoint read(int64_t step) const;
+  // "step-500" or "500" to that step, "last" to the newest good one, "best" to the one that the newest good
+  // one calls the best. Throws MissingInputError.
+  int64_t find(const std::string& name) const;
+  // The newest good one; `refused` (may be null) gets one sentence for each newer one that was not. Throws
+  // MissingInputError if there is none.
+  Checkpoint newest(std::vector<std::string>* refused) const;
+  // Deletes what killed processes left behind. No other process may be writing.
+  void clean() const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace renorm::train

@@ -1,0 +1,191 @@
+#include "train/evaluate.h"
+
+#include <renorm/nn/batch_renorm.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+namespace renorm::train {
+namespace {
+
+// Evaluation mode for as long as it lives; then every module is in the mode it was in before.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& model)
+      : model_(model), training_(model.is_training()), modules_(model.modules(/*include_self=*/false)) {
+    for (const auto& module : modules_) modules_training_.push_back(module->is_training());
+    model_.eval();
+  }
+  // A module's mode is set with that of all below it, so the ones above come first.
+  ~EvaluationMode() {
+    model_.train(training_);
+    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(modules_training_[i]);
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& model_;
+  bool training_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<bool> modules_training_;
+};
+
+// All norms of a model in evaluation mode use the statistics of their input for as long as it lives.
+class BatchStatistics {
+ public:
+  explicit BatchStatistics(torch::nn::Module& model) {
+    for (const NamedLayer& named : batch_renorm_layers(model)) {
+      BatchRenormLayer* layer = named.layer;
+      undo_.emplace_back(
+          [layer, before = layer->uses_batch_statistics()] { layer->use_batch_statistics(before); });
+      layer->use_batch_statistics(true);
+    }
+    for (const auto& module : model.modules(/*include_self=*/false)) {
+      hide_averages<torch::nn::BatchNorm1dImpl>(*module);
+      hide_averages<torch::nn::BatchNorm2dImpl>(*module);
+      hide_averages<torch::nn::BatchNorm3dImpl>(*module);
+    }
+  }
+  // Backwards, because a module that is registered twice was also hidden twice.
+  ~BatchStatistics() {
+    for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
+  }
+  BatchStatistics(const BatchStatistics&) = delete;
+  BatchStatistics& operator=(const BatchStatistics&) = delete;
+
+ private:
+  // LibTorch's own layer in training mode would move its averages, even with momentum 0 when the batch is not
+  // finite. One that has none to move does what is wanted; they stay registered as the module's buffers.
+  template <typename Norm>
+  void hide_averages(torch::nn::Module& module) {
+    auto* norm = dynamic_cast<Norm*>(&module);
+    if (norm == nullptr) return;
+    undo_.emplace_back([norm, mean = norm->running_mean, var = norm->running_var,
+                        tracks = norm->options.track_running_stats()] {
+      norm->running_mean = mean;
+      norm->running_var = var;
+      norm->options.track_running_stats(tracks);
+    });
+    norm->running_mean = torch::Tensor();
+    norm->running_var = torch::Tensor();
+    norm->options.track_running_stats(false);
+  }
+
+  std::vector<std::function<void()>> undo_;
+};
+
+struct Score {
+  double loss;
+  bool correct;
+};
+
+Score score(const double* logits, int64_t classes, int64_t label) {
+  double greatest = -std::numeric_limits<double>::infinity();
+  int64_t prediction = -1;
+  for (int64_t k = 0; k < classes; ++k) {
+    if (logits[k] > greatest) {
+      greatest = logits[k];
+      prediction = k;
+    }
+  }
+  double sum = 0.0;
+  for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits[k] - greatest);
+  const double loss = std::log(sum) + greatest - logits[label];
+  return {loss, prediction == label && !std::isnan(loss)};
+}
+
+// Counts what a model makes of one batch after the other.
+class Meter {
+ public:
+  Meter(models::Classifier& model, const data::Split& split, int64_t classes)
+      : model_(model), split_(split), classes_(classes) {
+    result_.class_images.assign(static_cast<size_t>(classes), 0);
+    result_.class_correct.assign(static_cast<size_t>(classes), 0);
+  }
+
+  void add(const std::vector<int64_t>& indices) {
+    std::vector<data::Draw> draws;
+    draws.reserve(indices.size());
+    auto ticket = static_cast<uint64_t>(result_.images);
+    for (const int64_t index : indices) draws.push_back({index, ticket++});
+    const data::Batch batch = split_.load(draws);
+    const torch::Tensor logits = model_.forward(batch.images);
+    const auto count = static_cast<int64_t>(indices.size());
+    TORCH_CHECK(logits.dim() == 2 && logits.size(0) == count && logits.size(1) == classes_,
+                "renorm::train::evaluate: logits must be [", count, ", ", classes_, "], got ",
+                logits.sizes());
+    count_batch(logits.to(torch::kDouble).contiguous(), batch.labels.contiguous());
+  }
+
+  Evaluation result() const {
+    Evaluation result = result_;
+    if (result.images > 0) result.loss = loss_sum_ / static_cast<double>(result.images);
+    return result;
+  }
+
+ private:
+  void count_batch(const torch::Tensor& logits, const torch::Tensor& labels) {
+    const auto* values = logits.data_ptr<double>();
+    const auto* wanted = labels.data_ptr<int64_t>();
+    for (int64_t i = 0; i < logits.size(0); ++i) {
+      const int64_t label = wanted[i];
+      TORCH_CHECK(label >= 0 && label < classes_, "renorm::train::evaluate: label must be in [0, ", classes_,
+                  "), got ", label);
+      const Score one = score(values + i * classes_, classes_, label);
+      loss_sum_ += one.loss;
+      result_.images += 1;
+      result_.correct += one.correct ? 1 : 0;
+      result_.class_images[static_cast<size_t>(label)] += 1;
+      result_.class_correct[static_cast<size_t>(label)] += one.correct ? 1 : 0;
+    }
+  }
+
+  models::Classifier& model_;
+  const data::Split& split_;
+  int64_t classes_;
+  double loss_sum_ = 0.0;
+  Evaluation result_;
+};
+
+}  // namespace
+
+Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes) {
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(model);
+  Meter meter(model, split, classes);
+  std::vector<int64_t> indices;
+  for (int64_t first = 0; first < split.size(); first += kEvaluationBatch) {
+    indices.resize(static_cast<size_t>(std::min(kEvaluationBatch, split.size() - first)));
+    std::iota(indices.begin(), indices.end(), first);
+    meter.add(indices);
+  }
+  return meter.result();
+}
+
+Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data::Split& split,
+                                          int64_t classes, const data::SamplerSpec& sampler,
+                                          int64_t minibatch, uint64_t seed) {
+  const torch::NoGradGuard no_grad;
+  const int64_t size = sampler.minibatch() > 0 ? sampler.minibatch() : minibatch;
+  data::StepShape shape;
+  shape.workers = 1;
+  shape.minibatch = size;
+  shape.microbatch = size;
+  data::Sampler draws(sampler, shape, split.labels(), classes, seed);
+  const EvaluationMode mode(model);
+  const BatchStatistics statistics(model);
+  Meter meter(model, split, classes);
+  const int64_t minibatches = (split.size() + size - 1) / size;
+  for (int64_t i = 0; i < minibatches; ++i) meter.add(draws.step(i));
+  return meter.result();
+}
+
+}  // namespace renorm::train

@@ -1,0 +1,42 @@
+// How good a model is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "models/model.h"
+
+namespace renorm::train {
+
+struct Evaluation {
+  int64_t images = 0;
+  int64_t correct = 0;
+  double loss = 0.0;  // mean cross-entropy
+  std::vector<int64_t> class_images;
+  std::vector<int64_t> class_correct;
+
+  double accuracy() const {  // percent
+    return images == 0 ? 0.0 : 100.0 * static_cast<double>(correct) / static_cast<double>(images);
+  }
+};
+
+constexpr int64_t kEvaluationBatch = 250;  // fixed, so that training and `renorm eval` compute the same bits
+
+// A prediction is the label with the greatest logit, the lowest of equals; logits that are not finite predict
+// nothing and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
+// module is in the mode it was in, also if something was thrown.
+
+// Every example once.
+Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes);
+
+// The paper's training-mode evaluation: each minibatch of the sampler is normalised with its own statistics,
+// and no average moves. As many minibatches as cover the split once, rounded up. A sampler that fixes the
+// size of its minibatches (labels, blocks) is not asked for `minibatch`. Throws what data::Sampler does.
+Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data::Split& split,
+                                          int64_t classes, const data::SamplerSpec& sampler,
+                                          int64_t minibatch, uint64_t seed);
+
+}  // namespace renorm::train

@@ -1,0 +1,25 @@
+// The learning rate as a function of the step. No torch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace renorm::train {
+
+// With t running from 0 at the first step after the warm-up to 1 at the last step of the run:
+//   exponential  base final_fraction^t
+//   cosine       base (w + final_fraction (1 - w)), w = (1 + cos(pi t)) / 2
+//   constant     base
+struct LearningRate {
+  std::string schedule = "exponential";  // exponential, cosine, constant
+  double base = 0.003;
+  double final_fraction = 0.05;  // of base at the last step; not used by constant
+  int64_t warmup = 0;            // steps of linear rise: base / warmup at step 0, base at step warmup - 1
+  int64_t steps = 1;             // length of the run
+
+  // For step 0 .. steps - 1; later steps have the last one's. Exact at both ends; base if there is but one
+  // step after the warm-up. Throws UsageError if there is no such schedule.
+  double at(int64_t step) const;
+};
+
+}  // namespace renorm::train

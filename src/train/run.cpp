@@ -1,0 +1,256 @@
+#include "train/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "train/run_folder.h"
+#include "train/settings.h"
+#include "train/tensor_file.h"
+
+namespace renorm::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The settings of the run in the folder, with what was asked for now where that may change.
+Config continued_config(const RunRequest& request, const Config& then) {
+  Config now = then;
+  for (const std::string& name : request.given) {
+    const Setting& setting = find_setting(name);
+    setting.set(now, setting.get(request.config));
+  }
+  const std::vector<std::string> other = differing(then, now);
+  if (other.empty()) return now;
+  const Setting& first = find_setting(other.front());
+  throw UsageError(
+      fmt::format("the run in '{}' was started with --{} {}, not {}; leave it out to continue the run, or "
+                  "choose another --out",
+                  printable(request.folder), first.name, first.get(then), first.get(now)));
+}
+
+// What a run needs while it goes on.
+class Session {
+ public:
+  Session(const RunRequest& request, Observer& observer)
+      : request_(request), observer_(observer), paths_(request.folder), checkpoints_(paths_.checkpoints) {
+    const bool old = holds_run(request.folder, request.resume);
+    make_writable_folder(paths_.folder);
+    lock_.emplace(paths_.lock);
+    Config config = request.config;
+    std::optional<Checkpoint> checkpoint;
+    if (old) {
+      checkpoint = newest_checkpoint();
+      config = continued_config(request, checkpoint ? checkpoint->state.config : stored_config());
+    }
+    open(config);
+    if (checkpoint) restore(*checkpoint);
+    start_files();
+  }
+
+  RunResult run() {
+    observer_.started(*trainer_);
+    const int64_t steps = trainer_->config().steps;
+    if (trainer_->steps_done() >= steps) {
+      observer_.note(fmt::format("the run in '{}' is finished", printable(paths_.folder)));
+    }
+    while (trainer_->steps_done() < steps) step();
+    return result();
+  }
+
+ private:
+  std::optional<Checkpoint> newest_checkpoint() {
+    checkpoints_.clean();
+    if (checkpoints_.steps().empty()) return std::nullopt;
+    std::vector<std::string> refused;
+    std::optional<Checkpoint> checkpoint;
+    try {
+      checkpoint = checkpoints_.newest(&refused);
+    } catch (const MissingInputError&) {
+      throw DataError(fmt::format("'{}' holds no good checkpoint: {}", printable(paths_.checkpoints),
+                                  fmt::join(refused, "; ")));
+    }
+    for (const std::string& sentence : refused) observer_.note(sentence + "; going on from an older one");
+    return checkpoint;
+  }
+
+  Config stored_config() const {
+    Config config;
+    read_toml(read_file(paths_.config, 1 << 20), paths_.config, &config);
+    return config;
+  }
+
+  void open(const Config& config) {
+    data::OpenOptions options;
+    options.threads = config.threads > 0 ? config.threads : at::get_num_threads();
+    options.progress = [this](int64_t done, int64_t total) { observer_.data_progress(done, total); };
+    data::Dataset dataset = data::open_dataset(config.data, options);
+    const Config whole = resolved(config, dataset.train->size());
+    at::set_num_threads(whole.threads);
+    trainer_ = std::make_unique<Trainer>(whole, std::move(dataset));
+  }
+
+  void restore(const Checkpoint& checkpoint) {
+    state_ = checkpoint.state;
+    trainer_->restore(checkpoint.tensors, state_.step, checkpoints_.path_of(state_.step));
+  }
+
+  // Whatever fails here has found out before the first step.
+  void start_files() try {
+    write_atomically(paths_.config, to_toml(trainer_->config()));
+    metrics_.emplace(paths_.metrics, state_.metrics_bytes);
+    summary_.emplace(paths_.summary, state_.summary_bytes);
+    if (summary_->size() == 0) summary_->append(record::summary_csv_header());
+    make_writable_folder(paths_.checkpoints);
+    window_start_ = Clock::now();
+  } catch (const IoError& error) {
+    throw OutputError(error.what());
+  }
+
+  void step() {
+    const Clock::time_point start = Clock::now();
+    const StepResult result = trainer_->step();
+    window_images_ += result.examples;
+    const int64_t done = trainer_->steps_done();
+    const Config& config = trainer_->config();
+    const bool last = done == config.steps;
+    observer_.stepped(*trainer_, result);
+    if (last || done % config.log_every == 0) log(result);
+    const bool evaluates = last || done % config.eval_every == 0;
+    if (evaluates) evaluate(result);
+    const bool stops = request_.stop != nullptr && request_.stop->load();
+    state_.seconds += seconds_since(start);
+    if (evaluates || stops || done % config.checkpoint_every == 0) save();
+    if (stops && !last) {
+      throw Interrupted(
+          fmt::format("stopped after step {} of {}; continue with --resume", done, config.steps));
+    }
+  }
+
+  record::StepRecord record_of(const StepResult& result) {
+    record::StepRecord record;
+    record.step = trainer_->steps_done();
+    record.epoch = trainer_->epochs_done();
+    record.loss = result.loss;
+    record.accuracy = result.accuracy();
+    record.learning_rate = result.learning_rate;
+    record.gradient_norm = result.gradient_norm;
+    record.r_max = result.r_max;
+    record.d_max = result.d_max;
+    record.layers = trainer_->clips();
+    for (const record::LayerClips& layer : record.layers) {
+      const auto share = 1.0 / static_cast<double>(record.layers.size());
+      record.r_clipped_above += share * layer.r_clipped_above;
+      record.r_clipped_below += share * layer.r_clipped_below;
+      record.d_clipped += share * layer.d_clipped;
+    }
+    return record;
+  }
+
+  void log(const StepResult& result) {
+    record::StepRecord record = record_of(result);
+    record.images_per_second = static_cast<double>(window_images_) / seconds_since(window_start_);
+    metrics_->append(record::to_json_line(record));
+    observer_.logged(record);
+    window_images_ = 0;
+    window_start_ = Clock::now();
+  }
+
+  void evaluate(const StepResult& result) {
+    const Clock::time_point start = Clock::now();
+    const record::EvaluationRecord record = trainer_->evaluate_test();
+    metrics_->append(record::to_json_line(record));
+    summary_->append(record::summary_csv_row(record, record_of(result)));
+    if (record.averaged.accuracy > state_.best_accuracy) {
+      state_.best_accuracy = record.averaged.accuracy;
+      state_.best_step = record.step;
+    }
+    observer_.evaluated(record);
+    window_start_ += Clock::now() - start;  // evaluation is not training
+  }
+
+  void save() {
+    const Clock::time_point start = Clock::now();
+    // What the checkpoint refers to is on disk before it.
+    metrics_->sync();
+    summary_->sync();
+    state_.step = trainer_->steps_done();
+    state_.config = trainer_->config();
+    state_.versions = request_.versions;
+    state_.metrics_bytes = metrics_->size();
+    state_.summary_bytes = summary_->size();
+    state_.parameters = trainer_->parameter_count();
+    checkpoints_.write({state_, trainer_->encode()}, state_.config.keep);
+    observer_.saved(state_.step, checkpoints_.path_of(state_.step));
+    window_start_ += Clock::now() - start;
+  }
+
+  RunResult result() const {
+    const record::Metrics metrics = record::parse_metrics(read_file(paths_.metrics), paths_.metrics);
+    RunResult result;
+    result.steps = trainer_->steps_done();
+    if (!metrics.evaluations.empty()) result.last = metrics.evaluations.back();
+    result.best_accuracy = state_.best_accuracy;
+    result.best_step = state_.best_step;
+    result.seconds = state_.seconds;
+    return result;
+  }
+
+  const RunRequest& request_;
+  Observer& observer_;
+  RunPaths paths_;
+  CheckpointFolder checkpoints_;
+  std::optional<FolderLock> lock_;
+  std::unique_ptr<Trainer> trainer_;
+  RunState state_;
+  std::optional<LineFile> metrics_;
+  std::optional<LineFile> summary_;
+  int64_t window_images_ = 0;
+  Clock::time_point window_start_ = Clock::now();
+};
+
+}  // namespace
+
+RunResult run(const RunRequest& request, Observer& observer) {
+  check(request.config);
+  return Session(request, observer).run();
+}
+
+OpenedRun open_run(const std::string& folder, const std::string& checkpoint,
+                   const data::OpenOptions& options) {
+  const CheckpointFolder checkpoints(RunPaths(folder).checkpoints);
+  const Checkpoint found = checkpoints.read(checkpoints.find(checkpoint));
+  OpenedRun opened;
+  opened.state = found.state;
+  opened.checkpoint = checkpoints.path_of(found.state.step);
+  opened.dataset = data::open_dataset(found.state.config.data, options);
+  at::set_num_threads(found.state.config.threads);
+  opened.model = build_model(found.state.config, opened.dataset.description);
+  const auto restore = [&](const char* name, std::vector<NamedTensor> into) {
+    const auto file = found.tensors.find(name);
+    if (file == found.tensors.end())
+      throw DataError(fmt::format("{}: there is no {}", opened.checkpoint, name));
+    restore_tensors(file->second, opened.checkpoint + "/" + name, std::move(into));
+  };
+  restore("model.safetensors", named_state(*opened.model));
+  if (found.state.config.ema_decay > 0.0) {
+    opened.average = std::make_unique<WeightAverage>(*opened.model, found.state.config.ema_decay);
+    restore("average.safetensors", opened.average->averages());
+  }
+  opened.model->eval();
+  return opened;
+}
+
+}  // namespace renorm::train

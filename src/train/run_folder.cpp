@@ -1,0 +1,64 @@
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+
+namespace renorm::train {
+
+RunPaths::RunPaths(const std::string& folder)
+    : folder(folder),
+      config(folder + "/config.toml"),
+      metrics(folder + "/metrics.jsonl"),
+      summary(folder + "/summary.csv"),
+      checkpoints(folder + "/checkpoints"),
+      lock(folder + "/lock") {}
+
+bool holds_run(const std::string& folder, bool resume) {
+  const std::vector<std::string> names = list_folder(folder);
+  // A run that failed before it began leaves its lock behind.
+  if (names.empty() || (names.size() == 1 && names.front() == "lock")) return false;
+  if (std::find(names.begin(), names.end(), "config.toml") == names.end()) {
+    throw UsageError(
+        fmt::format("--out '{}' holds other files and no run of renorm; choose an empty or new folder",
+                    printable(folder)));
+  }
+  if (!resume) {
+    throw UsageError(
+        fmt::format("--out '{}' holds a run already; continue it with --resume or choose another folder",
+                    printable(folder)));
+  }
+  return true;
+}
+
+FolderLock::FolderLock(const std::string& path)
+    : descriptor_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) {
+    throw OutputError(fmt::format("cannot write '{}': {}", printable(path), std::strerror(errno)));
+  }
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  const bool taken = errno == EWOULDBLOCK;
+  close(descriptor_);
+  descriptor_ = -1;
+  // A file system without locks is no reason not to train.
+  if (!taken) return;
+  throw OutputError(fmt::format(
+      "another process is training in this folder (it holds '{}'); wait for it or choose another --out",
+      printable(path)));
+}
+
+FolderLock::~FolderLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+}  // namespace renorm::train

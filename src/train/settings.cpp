@@ -1,0 +1,194 @@
+#include "train/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "base/errors.h"
+#include "base/names.h"
+#include "base/text.h"
+#include "data/sampler.h"
+#include "train/clip_spec.h"
+
+namespace renorm::train {
+namespace {
+
+constexpr int64_t kDefaultSteps = 2'000;
+constexpr int64_t kDefaultMinibatch = 32;
+constexpr int64_t kEvaluationsARun = 10;
+constexpr int64_t kMostExamplesAStep = int64_t{1} << 24;
+
+// The sizes of a step with what is computed filled in.
+struct Sizes {
+  int64_t minibatch;
+  int64_t microbatch;
+};
+
+Sizes sizes_of(const Config& config, const data::SamplerSpec& sampler) {
+  Sizes sizes = {config.minibatch, config.microbatch};
+  if (sizes.minibatch == 0) sizes.minibatch = sampler.minibatch();
+  if (sizes.minibatch == 0) sizes.minibatch = kDefaultMinibatch;
+  if (sizes.microbatch == 0) sizes.microbatch = sizes.minibatch / (config.split_pairs ? sampler.images : 1);
+  return sizes;
+}
+
+// 0 while only the data can tell.
+int64_t length_of(const Config& config) {
+  if (config.steps > 0) return config.steps;
+  return config.epochs > 0.0 ? 0 : kDefaultSteps;
+}
+
+void check_ranges(const Config& config) {
+  Config copy = config;
+  for (const Setting& setting : settings()) setting.set(copy, setting.get(config));
+}
+
+void check_sampler(const Config& config, const data::SamplerSpec& sampler) {
+  if (config.split_pairs && sampler.images < 2) {
+    throw UsageError(
+        fmt::format("--split-pairs needs a sampler with two or more images a label, such as labels:16x2, got "
+                    "--sampler {}",
+                    printable(config.sampler)));
+  }
+  if (sampler.minibatch() > 0 && config.minibatch > 0 && sampler.minibatch() != config.minibatch) {
+    throw UsageError(fmt::format("--minibatch must be {} with --sampler {}, got {}; leave it out",
+                                 sampler.minibatch(), printable(config.sampler), config.minibatch));
+  }
+}
+
+void check_groups(const Config& config, const data::SamplerSpec& sampler, const Sizes& sizes) {
+  if (sizes.minibatch % sizes.microbatch != 0) {
+    throw UsageError(fmt::format("--microbatch must divide the minibatch of {}, got {}", sizes.minibatch,
+                                 sizes.microbatch));
+  }
+  const int64_t groups = sizes.minibatch / sizes.microbatch;
+  if (config.split_pairs && groups < sampler.images) {
+    throw UsageError(
+        fmt::format("--split-pairs needs a group for each of the {} images of a label, got {}; --microbatch "
+                    "must be at most {}",
+                    sampler.images, groups, sizes.minibatch / sampler.images));
+  }
+}
+
+void check_sizes(const Config& config, const Sizes& sizes) {
+  if (config.workers > kMostExamplesAStep / sizes.minibatch) {
+    throw UsageError(fmt::format("a step may have {} examples, got {} workers x {}; use fewer --workers",
+                                 kMostExamplesAStep, config.workers, sizes.minibatch));
+  }
+  if (config.chunk != 0 && config.chunk < sizes.microbatch) {
+    throw UsageError(
+        fmt::format("--chunk must be at least {}, the examples that are normalised together, got {}; use a "
+                    "larger --chunk or a "
+                    "smaller --microbatch",
+                    sizes.microbatch, config.chunk));
+  }
+  if (config.norm == "native" && config.chunk > sizes.microbatch) {
+    throw UsageError(
+        fmt::format("--chunk must be {} with --norm native, which normalises all of a pass together, got {}; "
+                    "leave it out",
+                    sizes.microbatch, config.chunk));
+  }
+}
+
+void check_step(const Config& config) {
+  const data::SamplerSpec sampler = data::parse_sampler(config.sampler);
+  check_sampler(config, sampler);
+  const Sizes sizes = sizes_of(config, sampler);
+  check_groups(config, sampler, sizes);
+  check_sizes(config, sizes);
+}
+
+void check_length(const Config& config) {
+  if (config.steps > 0 && config.epochs > 0.0) {
+    throw UsageError("--steps and --epochs both say how long the run is; give one of them");
+  }
+  const int64_t length = length_of(config);
+  if (length == 0) return;
+  if (config.warmup >= length && config.warmup > 0) {
+    throw UsageError(
+        fmt::format("--warmup must be shorter than the run of {} steps, got {}", length, config.warmup));
+  }
+  const ClipSpec clip = parse_clip(config.clip);
+  if (clip.kind == ClipSpec::Kind::kRamp) clip_steps(clip, length);
+}
+
+// A value that is not the default and that nothing reads would be ignored in silence.
+void check_used(const Config& config, const std::string& name, bool used, const std::string& because) {
+  const Setting& setting = find_setting(name);
+  if (used || setting.get(config) == setting.get(Config())) return;
+  throw UsageError(fmt::format("--{} has no effect with --{}; leave it out", name, because));
+}
+
+void check_all_used(const Config& config) {
+  const std::string& kind = config.optimizer;
+  const bool rmsprop = kind == "rmsprop" || kind == "rmsprop-tf";
+  check_used(config, "momentum", kind != "adamw", "optimizer " + kind);
+  check_used(config, "alpha", rmsprop, "optimizer " + kind);
+  check_used(config, "beta1", kind == "adamw", "optimizer " + kind);
+  check_used(config, "beta2", kind == "adamw", "optimizer " + kind);
+  check_used(config, "optimizer-eps", kind != "sgd", "optimizer " + kind);
+  check_used(config, "lr-final", config.lr_schedule != "constant", "lr-schedule constant");
+  check_used(config, "clip", config.norm == "renorm", "norm " + config.norm);
+  if (config.lr_schedule == "exponential" && config.lr_final == 0.0) {
+    throw UsageError("--lr-final must be above 0 with --lr-schedule exponential, which never reaches 0");
+  }
+}
+
+// A product of decimal fractions that should be whole may come out a rounding error above it.
+int64_t steps_of(const Config& config, int64_t minibatch, int64_t training_images) {
+  if (config.epochs == 0.0) return length_of(config);
+  const double examples = static_cast<double>(config.workers * minibatch);
+  const double steps = config.epochs * static_cast<double>(training_images) / examples;
+  return std::max(int64_t{1}, static_cast<int64_t>(std::ceil(std::min(steps, 1e15) * (1.0 - 1e-12))));
+}
+
+}  // namespace
+
+const Setting& find_setting(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Setting& setting : settings()) {
+    if (setting.name == name) return setting;
+    names.push_back(setting.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  throw UsageError(fmt::format(
+      "there is no setting '{}'; {}", printable(name),
+      nearest.empty() ? "`renorm train --help` lists them" : fmt::format("did you mean '{}'?", nearest)));
+}
+
+void check(const Config& config) {
+  check_ranges(config);
+  check_step(config);
+  check_length(config);
+  check_all_used(config);
+}
+
+Config resolved(const Config& config, int64_t training_images) {
+  check(config);
+  Config result = config;
+  const Sizes sizes = sizes_of(config, data::parse_sampler(config.sampler));
+  result.minibatch = sizes.minibatch;
+  result.microbatch = sizes.microbatch;
+  result.steps = steps_of(config, sizes.minibatch, training_images);
+  result.epochs = 0.0;
+  if (result.threads == 0) {
+    result.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1024U));
+  }
+  if (result.eval_every == 0) result.eval_every = (result.steps + kEvaluationsARun - 1) / kEvaluationsARun;
+  if (result.checkpoint_every == 0) result.checkpoint_every = result.eval_every;
+  check(result);
+  return result;
+}
+
+std::vector<std::string> differing(const Config& then, const Config& now) {
+  std::vector<std::string> names;
+  for (const Setting& setting : settings()) {
+    if (setting.name == "keep" || setting.name == "checkpoint-every") continue;
+    if (setting.get(then) != setting.get(now)) names.push_back(setting.name);
+  }
+  return names;
+}
+
+}  // namespace renorm::train

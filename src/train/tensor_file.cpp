@@ -1,0 +1,113 @@
+#include "train/tensor_file.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/errors.h"
+#include "base/text.h"
+#include "record/safetensors.h"
+
+namespace renorm::train {
+namespace {
+
+using record::TensorBytes;
+
+// The format's name of a dtype; "" if it has none here.
+std::string dtype_name(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return "F32";
+    case at::kDouble:
+      return "F64";
+    case at::kBFloat16:
+      return "BF16";
+    case at::kHalf:
+      return "F16";
+    case at::kLong:
+      return "I64";
+    case at::kInt:
+      return "I32";
+    case at::kByte:
+      return "U8";
+    case at::kBool:
+      return "BOOL";
+    default:
+      return "";
+  }
+}
+
+std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+[[noreturn]] void refuse(const std::string& file, const std::string& name, const std::string& what) {
+  throw DataError(fmt::format("{}: tensor '{}' {}; read the file with the settings it was written with",
+                              printable(file), printable(name), what));
+}
+
+void check_fits(const TensorBytes& stored, const torch::Tensor& live, const std::string& file) {
+  if (const std::string wanted = dtype_name(live.scalar_type()); stored.dtype != wanted) {
+    refuse(file, stored.name, fmt::format("is {}, expected {}", printable(stored.dtype), wanted));
+  }
+  if (live.sizes() != at::IntArrayRef(stored.shape)) {
+    refuse(file, stored.name,
+           fmt::format("has shape {}, expected {}", shape_text(stored.shape), shape_text(live.sizes())));
+  }
+  const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
+  if (stored.dtype == "BOOL" && !std::all_of(stored.data, stored.data + stored.bytes, is_bool)) {
+    throw DataError(fmt::format("{}: tensor '{}' is BOOL but holds a byte that is neither 0 nor 1",
+                                printable(file), printable(stored.name)));
+  }
+}
+
+// Through memory of its own: bytes of a file may lie at any address.
+void copy_into(const TensorBytes& stored, torch::Tensor& live) {
+  const torch::Tensor values = at::empty(stored.shape, live.scalar_type());
+  if (stored.bytes > 0) std::memcpy(values.data_ptr(), stored.data, static_cast<size_t>(stored.bytes));
+  live.copy_(values);
+}
+
+}  // namespace
+
+std::string encode_tensors(const std::vector<NamedTensor>& tensors) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> held;
+  std::vector<TensorBytes> views;
+  held.reserve(tensors.size());
+  views.reserve(tensors.size());
+  for (const NamedTensor& named : tensors) {
+    const std::string dtype = dtype_name(named.tensor.scalar_type());
+    TORCH_CHECK(!dtype.empty(), "renorm::train::encode_tensors: tensor '", named.name,
+                "' must be of a dtype of the format, got ", named.tensor.scalar_type());
+    held.push_back(named.tensor.detach().cpu().contiguous());
+    const torch::Tensor& tensor = held.back();
+    views.push_back({named.name, dtype, tensor.sizes().vec(), static_cast<const char*>(tensor.data_ptr()),
+                     static_cast<int64_t>(tensor.nbytes())});
+  }
+  return record::encode_safetensors(views);
+}
+
+void restore_tensors(const std::string& bytes, const std::string& file, std::vector<NamedTensor> into) {
+  const record::Safetensors parsed = record::parse_safetensors(bytes, file);
+  std::unordered_map<std::string, torch::Tensor*> wanted;
+  for (NamedTensor& live : into) wanted[live.name] = &live.tensor;
+  std::unordered_set<std::string> found;
+  for (const TensorBytes& stored : parsed.tensors) {
+    const auto live = wanted.find(stored.name);
+    if (live == wanted.end()) refuse(file, stored.name, "is not expected");
+    check_fits(stored, *live->second, file);
+    found.insert(stored.name);
+  }
+  for (const NamedTensor& live : into) {
+    if (found.count(live.name) == 0) refuse(file, live.name, "is missing");
+  }
+  const torch::NoGradGuard no_grad;
+  for (const TensorBytes& stored : parsed.tensors) copy_into(stored, *wanted[stored.name]);
+}
+
+}  // namespace renorm::train

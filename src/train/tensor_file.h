@@ -1,0 +1,19 @@
+// Named tensors to safetensors bytes and back.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/optimizer.h"
+
+namespace renorm::train {
+
+// The tensors' values in the given order, of any device and layout; the same values give the same bytes.
+// Float, double, bfloat16, half, int64, int32, uint8 and bool.
+std::string encode_tensors(const std::vector<NamedTensor>& tensors);
+
+// Copies every tensor of the file into the live one of the same name. Throws DataError naming file and tensor
+// if one is missing or not wanted, or its dtype or shape differ; then nothing was changed.
+void restore_tensors(const std::string& bytes, const std::string& file, std::vector<NamedTensor> into);
+
+}  // namespace renorm::train

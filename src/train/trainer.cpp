@@ -1,0 +1,231 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "train/evaluate.h"
+#include "train/tensor_file.h"
+
+namespace renorm::train {
+namespace {
+
+namespace F = torch::nn::functional;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kAverageFile = "average.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
+// Seconds since the last call.
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+data::StepShape shape_of(const Config& config) {
+  return {config.workers, config.minibatch, config.microbatch, config.split_pairs, config.deal};
+}
+
+OptimizerOptions optimizer_of(const Config& config) {
+  return {config.optimizer, config.momentum,      config.alpha,       config.beta1,
+          config.beta2,     config.optimizer_eps, config.weight_decay};
+}
+
+int64_t first_non_finite(const torch::Tensor& tensor) {
+  const torch::Tensor bad = torch::isfinite(tensor.detach()).logical_not().flatten().nonzero();
+  return bad.numel() == 0 ? -1 : bad[0].item<int64_t>();
+}
+
+void check_images(const torch::Tensor& images, const std::vector<data::Draw>& draws, int64_t step) {
+  // One sum finds out; only then is it worth looking for the place.
+  if (std::isfinite(images.sum().item<double>())) return;
+  const int64_t place = first_non_finite(images);
+  if (place < 0) return;  // finite values whose sum overflows
+  const int64_t example = draws[place / (images.numel() / images.size(0))].index;
+  throw NonFiniteError(fmt::format(
+      "step {}: the input of training example {} is not finite; check the data with 'renorm data'", step,
+      example));
+}
+
+}  // namespace
+
+Trainer::Trainer(Config config, data::Dataset dataset)
+    : config_(std::move(config)),
+      dataset_(std::move(dataset)),
+      sampler_(data::parse_sampler(config_.sampler), shape_of(config_), dataset_.train->labels(),
+               static_cast<int64_t>(dataset_.description.classes.size()), config_.seed),
+      model_(build_model(config_, dataset_.description)),
+      layers_(batch_renorm_layers(*model_)),
+      parameters_(named_parameters(*model_)),
+      optimizer_(make_optimizer(optimizer_of(config_), parameters_)),
+      learning_rate_{config_.lr_schedule, config_.lr, config_.lr_final, config_.warmup, config_.steps},
+      pass_(examples_a_pass(config_, dataset_.description)) {
+  if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
+  model_->train();
+}
+
+void Trainer::run_pass(const std::vector<int64_t>& examples, size_t first, StepResult* result) {
+  Stopwatch watch;
+  std::vector<data::Draw> draws;
+  const size_t last = std::min(examples.size(), first + static_cast<size_t>(pass_));
+  for (size_t i = first; i < last; ++i) {
+    draws.push_back({examples[i], static_cast<uint64_t>(steps_done_) * examples.size() + i});
+  }
+  const data::Batch batch = dataset_.train->load(draws);
+  check_images(batch.images, draws, steps_done_ + 1);
+  result->times.load += watch.lap();
+
+  const torch::Tensor logits = model_->forward(batch.images);
+  const torch::Tensor loss = F::cross_entropy(
+      logits, batch.labels,
+      F::CrossEntropyFuncOptions().reduction(torch::kSum).label_smoothing(config_.label_smoothing));
+  result->loss += loss.item<double>() / static_cast<double>(examples.size());
+  result->correct += logits.detach().argmax(1).eq(batch.labels).sum().item<int64_t>();
+  result->times.forward += watch.lap();
+
+  // The gradient is the mean over all examples of the step, whichever pass they are in.
+  (loss / static_cast<double>(examples.size())).backward();
+  result->times.backward += watch.lap();
+}
+
+void Trainer::check_gradients(double norm) const {
+  if (std::isfinite(norm)) return;
+  for (const NamedTensor& parameter : parameters_) {
+    const torch::Tensor& gradient = parameter.tensor.grad();
+    if (!gradient.defined() || first_non_finite(gradient) < 0) continue;
+    throw NonFiniteError(
+        fmt::format("step {}: the gradient of '{}' is not finite; a smaller --lr or --clip-gradient may help",
+                    steps_done_ + 1, parameter.name));
+  }
+}
+
+void Trainer::abandon_step() {
+  for (const NamedLayer& named : layers_) named.layer->discard();
+  for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = torch::Tensor();
+}
+
+StepResult Trainer::step() try {
+  Stopwatch watch;
+  StepResult result;
+  const uint64_t seed = RandomStream(config_.seed, Purpose::kStep, static_cast<uint64_t>(steps_done_)).bits();
+  torch::manual_seed(seed);
+  const std::vector<int64_t> examples = sampler_.step(steps_done_);
+  result.examples = static_cast<int64_t>(examples.size());
+  for (NamedTensor& parameter : parameters_) {
+    torch::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (gradient.defined()) gradient.zero_();
+  }
+  for (const NamedLayer& named : layers_) named.layer->clear_clip_telemetry();
+  if (!layers_.empty()) {
+    const ClipLimits limits = layers_.front().layer->clip_limits();
+    result.r_max = limits.r_max;
+    result.d_max = limits.d_max;
+  }
+  result.times.other += watch.lap();
+
+  for (size_t first = 0; first < examples.size(); first += static_cast<size_t>(pass_)) {
+    run_pass(examples, first, &result);
+  }
+  if (!std::isfinite(result.loss)) {
+    throw NonFiniteError(
+        fmt::format("step {}: the loss is not finite; a smaller --lr may help", steps_done_ + 1));
+  }
+
+  watch.lap();
+  const torch::NoGradGuard no_grad;
+  result.gradient_norm = gradient_norm(parameters_);
+  check_gradients(result.gradient_norm);
+  if (config_.clip_gradient > 0.0 && result.gradient_norm > config_.clip_gradient) {
+    scale_gradients(parameters_, config_.clip_gradient / result.gradient_norm);
+  }
+  result.times.other += watch.lap();
+  result.learning_rate = learning_rate_.at(steps_done_);
+  optimizer_->step(result.learning_rate);
+  result.times.optimizer += watch.lap();
+  for (const NamedLayer& named : layers_) named.layer->commit();
+  if (average_) average_->update(steps_done_);
+  ++steps_done_;
+  result.times.other += watch.lap();
+  return result;
+} catch (const NonFiniteStatistics& error) {
+  abandon_step();
+  throw NonFiniteError(fmt::format("step {}: {}", steps_done_ + 1, error.what_without_backtrace()));
+} catch (...) {
+  abandon_step();
+  throw;
+}
+
+std::vector<record::LayerClips> Trainer::clips() const {
+  std::vector<record::LayerClips> clips;
+  const auto summary = [](const ClipTelemetry::Summary& from) {
+    return record::Summary{from.mean, from.std, from.least, from.greatest};
+  };
+  for (const NamedLayer& named : layers_) {
+    const ClipTelemetry telemetry = named.layer->clip_telemetry();
+    clips.push_back({named.path, telemetry.r_clipped_above, telemetry.r_clipped_below, telemetry.d_clipped,
+                     summary(telemetry.r), summary(telemetry.d)});
+  }
+  return clips;
+}
+
+int64_t Trainer::parameter_count() const {
+  int64_t count = 0;
+  for (const NamedTensor& parameter : parameters_) count += parameter.tensor.numel();
+  return count;
+}
+
+record::EvaluationRecord Trainer::evaluate_test() {
+  Stopwatch watch;
+  const auto classes = static_cast<int64_t>(dataset_.description.classes.size());
+  record::EvaluationRecord record;
+  record.step = steps_done_;
+  record.epoch = epochs_done();
+  record.split = "test";
+  const Evaluation raw = evaluate(*model_, *dataset_.test, classes);
+  record.images = raw.images;
+  record.raw = {raw.accuracy(), raw.loss};
+  record.averaged = record.raw;
+  if (average_) {
+    const WeightAverage::Applied applied(*average_);
+    const Evaluation averaged = evaluate(*model_, *dataset_.test, classes);
+    record.averaged = {averaged.accuracy(), averaged.loss};
+  }
+  record.seconds = watch.lap();
+  return record;
+}
+
+std::map<std::string, std::string> Trainer::encode() {
+  std::map<std::string, std::string> files;
+  files[kModelFile] = encode_tensors(named_state(*model_));
+  files[kOptimizerFile] = encode_tensors(optimizer_->state());
+  if (average_) files[kAverageFile] = encode_tensors(average_->averages());
+  return files;
+}
+
+void Trainer::restore(const std::map<std::string, std::string>& files, int64_t steps_done,
+                      const std::string& folder) {
+  const auto restore_file = [&](const char* name, const std::vector<NamedTensor>& into) {
+    const auto found = files.find(name);
+    if (found == files.end()) throw DataError(fmt::format("{}: there is no {}", folder, name));
+    restore_tensors(found->second, folder + "/" + name, into);
+  };
+  restore_file(kModelFile, named_state(*model_));
+  restore_file(kOptimizerFile, optimizer_->state());
+  if (average_) restore_file(kAverageFile, average_->averages());
+  steps_done_ = steps_done;
+}
+
+}  // namespace renorm::train

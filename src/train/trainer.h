@@ -1,0 +1,104 @@
+// One training run: model, optimiser, averages, and the step that moves them. Knows no files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "models/model.h"
+#include "record/metrics.h"
+#include "train/config.h"
+#include "train/learning_rate.h"
+#include "train/optimizer.h"
+#include "train/weight_average.h"
+
+namespace renorm::train {
+
+// Seconds of a step by part.
+struct StepTimes {
+  double load = 0.0;
+  double forward = 0.0;  // with the loss
+  double backward = 0.0;
+  double optimizer = 0.0;
+  double other = 0.0;  // sampling, averages of statistics and of weights, checks
+
+  double all() const { return load + forward + backward + optimizer + other; }
+};
+
+struct StepResult {
+  double loss = 0.0;  // mean over the step's examples, label smoothing included
+  int64_t correct = 0;
+  int64_t examples = 0;
+  double learning_rate = 0.0;
+  double gradient_norm = 0.0;  // before clipping
+  double r_max = 1.0;
+  double d_max = 0.0;
+  StepTimes times;
+
+  double accuracy() const {  // percent
+    return 100.0 * static_cast<double>(correct) / static_cast<double>(examples);
+  }
+};
+
+// The model that a resolved config describes, freshly initialised from its seed.
+std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data);
+
+// How many examples go through the model at once: whole groups, at most `chunk`, or as many as a fixed amount
+// of memory holds.
+int64_t examples_a_pass(const Config& config, const data::Description& data);
+
+class Trainer {
+ public:
+  // `config` is resolved. Throws UsageError, DataError.
+  Trainer(Config config, data::Dataset dataset);
+
+  // Does the next step. Throws NonFiniteError that names step, layer and tensor; then neither weights nor
+  // averages have moved.
+  StepResult step();
+  int64_t steps_done() const { return steps_done_; }
+  double epochs_done() const { return sampler_.epochs(steps_done_); }
+
+  // What clipping did in the last step, one entry a Batch Renorm layer.
+  std::vector<record::LayerClips> clips() const;
+
+  const Config& config() const { return config_; }
+  const data::Dataset& dataset() const { return dataset_; }
+  models::Classifier& model() { return *model_; }
+  WeightAverage* average() { return average_.get(); }  // null if the run keeps none
+  int64_t parameter_count() const;                     // trained values
+  int64_t norm_layer_count() const { return static_cast<int64_t>(layers_.size()); }
+  int64_t pass() const { return pass_; }  // examples that go through the model at once
+
+  // On the test split, with averaged and with raw weights (the same if the run keeps no average).
+  record::EvaluationRecord evaluate_test();
+
+  // All that makes the next step what it is, beside config and step: files of a checkpoint by name.
+  std::map<std::string, std::string> encode();
+  // The trainer is of no use if this throws. `folder` starts the messages. Throws DataError.
+  void restore(const std::map<std::string, std::string>& files, int64_t steps_done,
+               const std::string& folder);
+
+ private:
+  void run_pass(const std::vector<int64_t>& examples, size_t first, StepResult* result);
+  void check_gradients(double norm) const;
+  // Forgets what the passes of an unfinished step left behind.
+  void abandon_step();
+
+  Config config_;
+  data::Dataset dataset_;
+  data::Sampler sampler_;
+  std::shared_ptr<models::Classifier> model_;
+  std::vector<NamedLayer> layers_;
+  std::vector<NamedTensor> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<WeightAverage> average_;
+  LearningRate learning_rate_;
+  int64_t pass_;
+  int64_t steps_done_ = 0;
+};
+
+}  // namespace renorm::train

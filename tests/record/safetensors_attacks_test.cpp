@@ -1,0 +1,240 @@
+// Files made to break a reader. Each must be refused with a sentence that names the file.
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "base/random.h"
+#include "record/safetensors.h"
+#include "temporary_folder.h"
+
+namespace renorm::record {
+namespace {
+
+using renorm::testing::expect_error;
+
+std::string length_bytes(uint64_t length) {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>((length >> (8 * i)) & 0xff);
+  return bytes;
+}
+
+std::string file_of(const std::string& header, const std::string& data = "") {
+  return length_bytes(header.size()) + header + data;
+}
+
+std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
+                  const std::string& offsets) {
+  return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape + ",\"data_offsets\":" + offsets +
+         "}";
+}
+
+// One tensor of so many bytes of data.
+std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets,
+                size_t bytes) {
+  return file_of("{" + entry("t", dtype, shape, offsets) + "}", std::string(bytes, 'x'));
+}
+
+// Two tensors of bytes.
+std::string two(const std::string& first, const std::string& first_shape, const std::string& second,
+                const std::string& second_shape, size_t bytes) {
+  return file_of(
+      "{" + entry("a", "U8", first_shape, first) + "," + entry("b", "U8", second_shape, second) + "}",
+      std::string(bytes, 'x'));
+}
+
+struct Attack {
+  std::string bytes;
+  std::string part;  // of the message
+};
+
+void expect_refused(const std::vector<Attack>& attacks) {
+  for (const Attack& attack : attacks) {
+    expect_error<DataError>(attack.part, [&] { parse_safetensors(attack.bytes, "evil.safetensors"); });
+    expect_error<DataError>("evil.safetensors: ",
+                            [&] { parse_safetensors(attack.bytes, "evil.safetensors"); });
+  }
+}
+
+TEST(SafetensorsAttacks, OnTheLengthOfTheHeader) {
+  std::string too_long = "{";
+  too_long.resize(101000000, ' ');
+  expect_refused({
+      {"", "at least 8 bytes, this one has 0"},
+      {std::string(7, '\0'), "at least 8 bytes, this one has 7"},
+      {length_bytes(0), "must start with '{'"},
+      {length_bytes(0) + "{}", "must start with '{'"},
+      {length_bytes(3) + "{}", "has 3 bytes, but only 2 follow"},
+      {length_bytes(uint64_t{1} << 63) + "{}", "has 9223372036854775808 bytes, more than the 100 MB"},
+      {length_bytes(~uint64_t{0}) + "{}", "more than the 100 MB"},
+      {length_bytes(~uint64_t{0} - 7) + "{}", "more than the 100 MB"},
+      {length_bytes(100000000) + "{}", "only 2 follow"},
+      {file_of(too_long + "}"), "more than the 100 MB"},
+  });
+}
+
+TEST(SafetensorsAttacks, OnTheSyntaxOfTheHeader) {
+  expect_refused({
+      {file_of("[]"), "must start with '{'"},
+      {file_of(" {}"), "must start with '{'"},
+      {file_of("\xef\xbb\xbf{}"), "must start with '{'"},
+      {file_of("{"), "no valid JSON"},
+      {file_of("{}}"), "no valid JSON"},
+      {file_of("{} x"), "no valid JSON"},
+      {file_of(std::string("{}\0}", 4)), "a zero byte"},
+      {file_of(std::string("{\0}", 3)), "a zero byte"},
+      {file_of("{\"\xff\":1}"), "no valid JSON"},
+      {file_of("{\"t\":1e999}"), "no valid JSON"},
+      {file_of("{\"t\":" + std::string(100000, '[')), "the entry 't' must be an object, got an array"},
+      {file_of("{\"t\":" + std::string(100000, '{')), "no valid JSON"},
+      {file_of("{\"t\":{\"shape\":" + std::string(100000, '[')),
+       "shape of tensor 't' must be an array of whole"},
+      {file_of("{\"t\":{\"dtype\":" + std::string(100000, '[')), "dtype of tensor 't' must be a string"},
+  });
+  std::string bomb;
+  for (int i = 0; i < 100000; ++i) bomb += "{\"a\":";
+  expect_refused({{file_of(bomb), "tensor 'a' has an unknown entry 'a'"}});
+}
+
+TEST(SafetensorsAttacks, OnTheEntries) {
+  expect_refused({
+      {file_of("{\"t\":null}"), "the entry 't' must be an object, got null"},
+      {file_of("{\"t\":{}}"), "tensor 't' has no dtype"},
+      {file_of(R"({"t":{"dtype":"U8","shape":[]}})"), "tensor 't' has no data_offsets"},
+      {file_of(R"({"t":{"dtype":"U8","data_offsets":[0,0]}})"), "tensor 't' has no shape"},
+      {file_of(R"({"t":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}})"), "unknown entry 'x'"},
+      {file_of(R"({"t":{"dtype":7}})"), "dtype of tensor 't' must be a string, got a number"},
+      {file_of(R"({"t":{"shape":"[1]"}})"), "shape of tensor 't' must be an array"},
+      {file_of(R"({"t":{"shape":{"a":1}}})"), "shape of tensor 't' must be an array"},
+      {file_of(R"({"t":{"shape":[true]}})"), "got true or false"},
+      {file_of(R"({"__metadata__":{"a":1}})"), "metadata 'a' must be a string, got a number"},
+      {file_of(R"({"__metadata__":{"a":{}}})"), "metadata 'a' must be a string, got an object"},
+      {file_of(R"({"__metadata__":[]})"), "'__metadata__' must be an object"},
+      {one("U8", "[1]", "[0]", 1), "must be two numbers, got 1"},
+      {one("U8", "[1]", "[]", 1), "must be two numbers, got 0"},
+      {one("U8", "[1]", "[0,1,1]", 1), "has more than 2 numbers"},
+      {one("F31", "[1]", "[0,4]", 4), "unknown dtype 'F31'"},
+      {one("", "[1]", "[0,4]", 4), "unknown dtype ''"},
+      {one("f32", "[1]", "[0,4]", 4), "unknown dtype 'f32'"},
+  });
+}
+
+TEST(SafetensorsAttacks, ByGivingSomethingTwice) {
+  const std::string t = entry("t", "U8", "[0]", "[0,0]");
+  expect_refused({
+      {file_of("{" + t + "," + t + "}"), "the name 't' is given twice"},
+      {file_of("{" + t + "," + entry("\\u0074", "U8", "[0]", "[0,0]") + "}"), "the name 't' is given twice"},
+      {file_of(R"({"t":{"dtype":"U8","dtype":"U8"}})"), "'dtype' is given twice in 't'"},
+      {file_of(R"({"t":{"shape":[1],"shape":[2]}})"), "'shape' is given twice in 't'"},
+      {file_of(R"({"__metadata__":{"a":"","a":""}})"), "'a' is given twice in '__metadata__'"},
+      {file_of(R"({"__metadata__":{},"__metadata__":{}})"), "the name '__metadata__' is given twice"},
+  });
+}
+
+TEST(SafetensorsAttacks, OnShapes) {
+  std::string dimensions = "[1";
+  for (int i = 0; i < 64; ++i) dimensions += ",1";
+  expect_refused({
+      // 2^64 and 4 bytes more: unchecked products come out small
+      {one("F32", "[4194305,4194305,211106198978564]", "[0,4]", 4), "needs more than 2^63"},
+      {one("U8", "[4294967296,4294967296]", "[0,0]", 0), "needs more than 2^63"},
+      {one("F64", "[2305843009213693952]", "[0,0]", 0), "needs more than 2^63"},
+      {one("F64", "[1152921504606846976,2]", "[0,16]", 16), "needs more than 2^63"},
+      {one("U8", "[9223372036854775808]", "[0,0]", 0), "a number above 2^63 - 1"},
+      {one("U8", "[18446744073709551616]", "[0,0]", 0), "not whole or too large"},
+      {one("U8", "[-1]", "[0,1]", 1), "a negative number"},
+      {one("U8", "[-1,-1]", "[0,1]", 1), "a negative number"},
+      {one("U8", "[1.0]", "[0,1]", 1), "not whole"},
+      {one("U8", "[\"1\"]", "[0,1]", 1), "got a string"},
+      {one("U8", dimensions + "]", "[0,1]", 1), "shape of tensor 't' has more than 64 numbers"},
+      {one("F32", "[2]", "[0,4]", 4), "has 4 bytes, but shape [2] of F32 needs 8"},
+      {one("F32", "[0]", "[0,4]", 4), "has 4 bytes, but shape [0] of F32 needs 0"},
+      {one("F32", "[]", "[0,0]", 0), "has 0 bytes, but shape [] of F32 needs 4"},
+  });
+}
+
+TEST(SafetensorsAttacks, OnOffsets) {
+  expect_refused({
+      {one("U8", "[2]", "[0,2]", 1), "ends at byte 2, but the file has only 1 bytes"},
+      {one("U8", "[1]", "[1,0]", 1), "ends at byte 0 before it begins at 1"},
+      {one("U8", "[1]", "[9223372036854775806,9223372036854775807]", 1), "ends at byte 9223372036854775807"},
+      {one("U8", "[1]", "[18446744073709551615,0]", 1), "above 2^63 - 1"},
+      {one("U8", "[1]", "[-1,0]", 1), "a negative number"},
+      {one("U8", "[1]", "[0,1]", 2), "the last 1 of 2 bytes of data belong to no tensor"},
+      {one("U8", "[1]", "[1,2]", 2), "begins at byte 1, but the one before it ends at 0"},
+      {one("U8", "[0]", "[1,1]", 1), "begins at byte 1, but the one before it ends at 0"},
+      {one("U8", "[0]", "[0,0]", 1), "belong to no tensor"},
+      {file_of("{}", "x"), "the last 1 of 1 bytes of data belong to no tensor"},
+      {two("[0,2]", "[2]", "[1,3]", "[2]", 3),
+       "tensor 'b' begins at byte 1, but the one before it ends at 2"},
+      {two("[0,2]", "[2]", "[0,2]", "[2]", 2), "begins at byte 0, but the one before it ends at 2"},
+      {two("[0,1]", "[1]", "[2,3]", "[1]", 3), "begins at byte 2, but the one before it ends at 1"},
+      {two("[0,3]", "[3]", "[1,1]", "[0]", 3),
+       "tensor 'b' begins at byte 1, but the one before it ends at 3"},
+  });
+}
+
+TEST(SafetensorsAttacks, ByNumber) {
+  std::string tensors = "{";
+  std::string metadata = R"({"__metadata__":{)";
+  for (int i = 0; i < 1000000; ++i) {
+    const std::string comma = i == 0 ? "" : ",";
+    tensors += comma + entry(std::to_string(i), "U8", "[0]", "[0,0]");
+    metadata += comma + "\"" + std::to_string(i) + "\":\"\"";
+  }
+  std::string shape = "[0";
+  for (int i = 0; i < 1000000; ++i) shape += ",0";
+  expect_refused({
+      {file_of(tensors + "}"), "more than 100000 tensors"},
+      {file_of(metadata + "}}"), "more than 100000 entries"},
+      {one("U8", shape + "]", "[0,0]", 0), "has more than 64 numbers"},
+  });
+}
+
+TEST(SafetensorsAttacks, MessagesAreOneShortLine) {
+  const std::string name(1000000, 'n');
+  try {
+    parse_safetensors(file_of("{" + entry("\\n\\u001b[31m" + name, "F31", "[]", "[0,0]") + "}"), "a\nb");
+    ADD_FAILURE();
+  } catch (const DataError& error) {
+    const std::string message = error.what();
+    EXPECT_LT(message.size(), 1000u);
+    EXPECT_EQ(message.find_first_of("\n\x1b"), std::string::npos);
+  }
+}
+
+// Every byte of a good file replaced, and the file cut at every byte: read or refused, never anything else.
+TEST(SafetensorsAttacks, ByChangingSingleBytes) {
+  const std::string good = encode_safetensors(
+      {{"a", "F32", {2, 1}, "12345678", 8}, {"b", "U8", {0}, nullptr, 0}}, {{"format", "pt"}});
+  ASSERT_EQ(parse_safetensors(good, "x").tensors.size(), 2u);
+  RandomStream stream(1, Purpose::kModel);
+  for (size_t i = 0; i < good.size(); ++i) {
+    EXPECT_THROW(parse_safetensors(good.substr(0, i), "x"), DataError) << i;
+    for (int repeat = 0; repeat < 20; ++repeat) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(stream.below(256));
+      try {
+        parse_safetensors(bad, "x");
+      } catch (const DataError&) {
+        continue;
+      }
+    }
+  }
+}
+
+// What looks odd but is allowed.
+TEST(SafetensorsAttacks, AreToldFromUnusualFiles) {
+  EXPECT_EQ(parse_safetensors(file_of("{}      "), "x").tensors.size(), 0u);
+  EXPECT_EQ(parse_safetensors(file_of(R"({"__metadata__":{}})"), "x").tensors.size(), 0u);
+  EXPECT_EQ(parse_safetensors(one("F32", "[]", "[0,4]", 4), "x").tensors.at(0).bytes, 4);
+  EXPECT_EQ(parse_safetensors(one("F32", "[0,9223372036854775807,9223372036854775807]", "[0,0]", 0), "x")
+                .tensors.at(0)
+                .bytes,
+            0);
+  EXPECT_EQ(parse_safetensors(two("[1,3]", "[2]", "[0,1]", "[1]", 3), "x").tensors.at(0).name, "b");
+  EXPECT_EQ(parse_safetensors(two("[0,1]", "[1]", "[1,1]", "[0,7]", 1), "x").tensors.at(1).name, "b");
+  EXPECT_EQ(parse_safetensors(file_of("{" + entry("", "U8", "[0]", "[0,0]") + "}"), "x").tensors.at(0).name,
+            "");
+}
+
+}  // namespace
+}  // namespace renorm::record

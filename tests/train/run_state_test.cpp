@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/errors.h"
+#include "train/checkpoint.h"
+#include "train/settings.h"
+
+namespace renorm::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+RunState example() {
+  RunState state;
+  state.step = 500;
+  state.config.data = "mnist:/a \"b\"";
+  state.config.seed = 9'007'199'254'740'993;  // no double
+  state.config.lr = 0.1 + 0.2;
+  state.config.norm_scale = true;
+  state.config = resolved(state.config, 1'000);
+  state.versions = {{"libtorch", "1.13.1"}, {"renorm", "0.1.0"}};
+  state.best_accuracy = 100.0 / 3.0;
+  state.best_step = 400;
+  state.metrics_bytes = 12'345;
+  state.summary_bytes = 678;
+  state.seconds = 1e-3;
+  state.parameters = 1'000'000'007;
+  return state;
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_run_state(text, "a/state.json");
+  } catch (const DataError& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("a/state.json: ", 0), 0U) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+// The example with one value replaced, or removed if `value` is discarded.
+std::string refusal_with(const std::string& pointer, const Json& value) {
+  Json json = Json::parse(to_json(example()));
+  json[Json::json_pointer(pointer)] = value;
+  return refusal_of(json.dump());
+}
+
+TEST(RunStateFile, ReadsBackWhatItWrote) {
+  const RunState state = example();
+  const RunState again = parse_run_state(to_json(state), "f");
+  EXPECT_EQ(again.step, state.step);
+  EXPECT_EQ(again.versions, state.versions);
+  EXPECT_EQ(again.best_accuracy, state.best_accuracy);
+  EXPECT_EQ(again.best_step, state.best_step);
+  EXPECT_EQ(again.metrics_bytes, state.metrics_bytes);
+  EXPECT_EQ(again.summary_bytes, state.summary_bytes);
+  EXPECT_EQ(again.seconds, state.seconds);
+  EXPECT_EQ(again.parameters, state.parameters);
+  for (const Setting& setting : settings()) EXPECT_EQ(setting.get(again.config), setting.get(state.config));
+  EXPECT_EQ(to_json(again), to_json(state));
+}
+
+TEST(RunStateFile, HasNoBestBeforeTheFirstEvaluation) {
+  RunState state = example();
+  state.best_step = -1;
+  state.best_accuracy = -1.0;
+  EXPECT_TRUE(Json::parse(to_json(state))["best"].is_null());
+  EXPECT_EQ(parse_run_state(to_json(state), "f").best_step, -1);
+  EXPECT_EQ(parse_run_state(to_json(state), "f").best_accuracy, -1.0);
+}
+
+TEST(RunStateFile, HoldsTypedSettingsAndTheStateOfSamplerAndRandomNumbers) {
+  const Json json = Json::parse(to_json(example()));
+  EXPECT_EQ(json["config"]["data"], "mnist:/a \"b\"");
+  EXPECT_EQ(json["config"]["norm-scale"], true);
+  EXPECT_EQ(json["config"]["minibatch"], 32);
+  EXPECT_EQ(json["config"].size(), settings().size());
+  EXPECT_EQ(json["sampler"], (Json{{"seed", 9'007'199'254'740'993}, {"step", 500}}));
+  EXPECT_EQ(json["rng"], (Json{{"seed", 9'007'199'254'740'993}}));
+}
+
+TEST(RunStateFile, RefusesANewerFormat) {
+  EXPECT_EQ(refusal_with("/format_version", 2),
+            "a/state.json: format_version is 2, and this program knows 1 at most; use a newer renorm");
+  EXPECT_NE(refusal_with("/format_version", 0), "");
+  EXPECT_NE(refusal_with("/format_version", "1"), "");
+}
+
+TEST(RunStateFile, RefusesWrongTypesAndRanges) {
+  EXPECT_EQ(refusal_with("/step", -1),
+            "a/state.json: step must be a whole number from 0 to 9223372036854775807");
+  for (const char* entry : {"/step", "/metrics_bytes", "/summary_bytes", "/parameters"}) {
+    for (const Json& value : {Json(-1), Json(1.5), Json("1"), Json(nullptr), Json(true), Json::array(),
+                              Json(uint64_t{1} << 63)}) {
+      EXPECT_NE(refusal_with(entry, value), "") << entry << value;
+    }
+  }
+  for (const Json& value : {Json(-0.5), Json("1"), Json(nullptr), Json(1e13)}) {
+    EXPECT_NE(refusal_with("/seconds", value), "") << value;
+  }
+  EXPECT_EQ(refusal_with("/best/step", 501), "a/state.json: best.step must be a whole number from 0 to 500");
+  EXPECT_NE(refusal_with("/best/accuracy", 100.5), "");
+  EXPECT_NE(refusal_with("/best", 1), "");
+  EXPECT_NE(refusal_with("/versions/renorm", 1), "");
+  EXPECT_NE(refusal_with("/versions", Json::array()), "");
+  EXPECT_NE(refusal_with("/config", Json::array()), "");
+}
+
+TEST(RunStateFile, RefusesSettingsThatDoNotExistOrMakeNoSense) {
+  EXPECT_EQ(
+      refusal_with("/config/weight_decay", 0),
+      "a/state.json: config is not a config of this version: there is no setting 'weight_decay'; did you "
+      "mean 'weight-decay'?");
+  EXPECT_NE(refusal_with("/config/lr", "0.1"), "");
+  EXPECT_NE(refusal_with("/config/lr", -0.1), "");
+  EXPECT_NE(refusal_with("/config/steps", 1.0), "");
+  EXPECT_NE(refusal_with("/config/deal", 1), "");
+  EXPECT_NE(refusal_with("/config/data", 1), "");
+  EXPECT_NE(refusal_with("/config/microbatch", 5), "");
+}
+
+TEST(RunStateFile, GivesSettingsNewerThanTheFileTheirDefault) {
+  Json json = Json::parse(to_json(example()));
+  json["config"].erase("weight-decay");
+  EXPECT_EQ(parse_run_state(json.dump(), "f").config.weight_decay, Config().weight_decay);
+}
+
+TEST(RunStateFile, RefusesEntriesThatAreMissingUnknownOrContradictory) {
+  const Json whole = Json::parse(to_json(example()));
+  for (const auto& [name, value] : whole.items()) {
+    Json json = whole;
+    json.erase(name);
+    EXPECT_NE(refusal_of(json.dump()).find("'" + name + "'"), std::string::npos) << name;
+  }
+  EXPECT_EQ(refusal_with("/more", 1), "a/state.json: there is no entry 'more' in a state.json");
+  EXPECT_NE(refusal_with("/sampler/step", 499), "");
+  EXPECT_NE(refusal_with("/sampler/seed", 2), "");
+  EXPECT_NE(refusal_with("/rng/seed", 2), "");
+}
+
+TEST(RunStateFile, RefusesKeysGivenTwice) {
+  std::string text = to_json(example());
+  text.insert(text.find("\"step\""), "\"step\": 500,\n");
+  EXPECT_EQ(refusal_of(text), "a/state.json: 'step' is given twice");
+  text = to_json(example());
+  text.insert(text.find("\"lr\""), "\"lr\": 1,\n");
+  EXPECT_EQ(refusal_of(text), "a/state.json: 'lr' is given twice");
+}
+
+TEST(RunStateFile, RefusesWhatIsNotJson) {
+  const std::string text = to_json(example());
+  for (size_t length = 0; length + 2 < text.size(); ++length) {
+    ASSERT_NE(refusal_of(text.substr(0, length)), "") << length;
+  }
+  EXPECT_EQ(refusal_of("{\"step\": x}"), "a/state.json: not JSON from byte 10 on");
+  EXPECT_NE(refusal_of(text + "{}"), "");
+  EXPECT_NE(refusal_of("{\"a\": \"\xff\"}"), "");
+  EXPECT_NE(refusal_of("{\"step\": 1e999}"), "");
+  EXPECT_NE(refusal_of("[]"), "");
+  EXPECT_NE(refusal_of("3"), "");
+}
+
+TEST(RunStateFile, SurvivesBombs) {
+  EXPECT_NE(refusal_of(std::string(500'000, '[')).find("nested deeper"), std::string::npos);
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
+  EXPECT_NE(refusal_of(objects).find("nested deeper"), std::string::npos);
+  EXPECT_NE(refusal_of(std::string((1 << 20) + 1, ' ')).find("may have 1048576 bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace renorm::train

@@ -1,0 +1,218 @@
+#include "train/run.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "train/evaluate.h"
+#include "train/run_folder.h"
+#include "support.h"
+
+namespace renorm::train {
+namespace {
+
+using testing::expect_parts;
+using testing::message_of;
+using testing::TemporaryFolder;
+using testing::tiny_config;
+
+// Remembers everything, and asks to stop after a step.
+class Recorder : public Observer {
+ public:
+  void note(const std::string& sentence) override { notes.push_back(sentence); }
+  void stepped(const Trainer& trainer, const StepResult& /*result*/) override {
+    steps.push_back(trainer.steps_done());
+    if (trainer.steps_done() == stop_after) stop = true;
+  }
+  void evaluated(const record::EvaluationRecord& record) override { evaluations.push_back(record); }
+
+  std::vector<std::string> notes;
+  std::vector<int64_t> steps;
+  std::vector<record::EvaluationRecord> evaluations;
+  int64_t stop_after = -1;
+  std::atomic<bool> stop{false};
+};
+
+class Run : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("RENORM_CACHE", folder_.path("cache").c_str(), 1);
+    config_ = tiny_config();
+    config_.steps = 20;
+  }
+
+  RunRequest request(const std::string& name, bool resume = false) const {
+    RunRequest request;
+    request.config = config_;
+    request.folder = folder_.path(name);
+    request.resume = resume;
+    return request;
+  }
+
+  RunResult finish(const std::string& name, bool resume = false) {
+    Recorder recorder;
+    return run(request(name, resume), recorder);
+  }
+
+  void interrupt(const std::string& name, int64_t step, bool resume = false) {
+    Recorder recorder;
+    recorder.stop_after = step;
+    RunRequest stopped = request(name, resume);
+    stopped.stop = &recorder.stop;
+    EXPECT_THROW(run(stopped, recorder), Interrupted);
+    EXPECT_EQ(recorder.steps.back(), step);
+  }
+
+  std::string last_file(const std::string& name, const std::string& file) const {
+    return read_file(folder_.path(name) + "/checkpoints/last/" + file);
+  }
+
+  void expect_same_state(const std::string& a, const std::string& b) const {
+    for (const char* file : {"model.safetensors", "average.safetensors", "optimizer.safetensors"}) {
+      EXPECT_TRUE(last_file(a, file) == last_file(b, file)) << file;
+    }
+    EXPECT_EQ(timeless_metrics(a), timeless_metrics(b));
+  }
+
+  // metrics.jsonl without what depends on the clock.
+  std::vector<std::string> timeless_metrics(const std::string& name) const {
+    std::vector<std::string> lines;
+    std::ifstream file(folder_.path(name) + "/metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      nlohmann::json json = nlohmann::json::parse(line);
+      json.erase("images_per_second");
+      json.erase("seconds");
+      lines.push_back(json.dump());
+    }
+    return lines;
+  }
+
+  TemporaryFolder folder_;
+  Config config_;
+};
+
+TEST_F(Run, LeavesConfigMetricsSummaryAndCheckpoints) {
+  const RunResult result = finish("run");
+  EXPECT_EQ(result.steps, 20);
+  const record::Metrics metrics =
+      record::parse_metrics(read_file(folder_.path("run/metrics.jsonl")), "metrics");
+  std::vector<int64_t> logged;
+  for (const record::StepRecord& step : metrics.steps) logged.push_back(step.step);
+  EXPECT_EQ(logged, (std::vector<int64_t>{5, 10, 15, 20}));
+  ASSERT_EQ(metrics.evaluations.size(), 2U);
+  EXPECT_EQ(metrics.evaluations.back().step, 20);
+  EXPECT_EQ(metrics.steps.back().layers.size(), 2U);
+  EXPECT_EQ(list_folder(folder_.path("run")),
+            (std::vector<std::string>{"checkpoints", "config.toml", "lock", "metrics.jsonl", "summary.csv"}));
+  EXPECT_DOUBLE_EQ(result.last.averaged.accuracy, metrics.evaluations.back().averaged.accuracy);
+}
+
+TEST_F(Run, WhatIsPrintedIsWhatTheCheckpointGives) {
+  const RunResult result = finish("run");
+  OpenedRun opened = open_run(folder_.path("run"), "last", {});
+  const Evaluation raw = evaluate(*opened.model, *opened.dataset.test, 4);
+  EXPECT_EQ(raw.accuracy(), result.last.raw.accuracy);
+  EXPECT_EQ(raw.loss, result.last.raw.loss);
+  const WeightAverage::Applied applied(*opened.average);
+  const Evaluation averaged = evaluate(*opened.model, *opened.dataset.test, 4);
+  EXPECT_EQ(averaged.accuracy(), result.last.averaged.accuracy);
+  EXPECT_EQ(averaged.loss, result.last.averaged.loss);
+}
+
+TEST_F(Run, InterruptedAndResumedEndsWithTheSameBytes) {
+  finish("whole");
+  interrupt("parts", 3);
+  interrupt("parts", 12, /*resume=*/true);
+  finish("parts", /*resume=*/true);
+  expect_same_state("whole", "parts");
+}
+
+TEST_F(Run, WithoutACheckpointResumingStartsAnew) {
+  finish("whole");
+  interrupt("parts", 3);
+  std::filesystem::remove_all(folder_.path("parts/checkpoints"));
+  finish("parts", /*resume=*/true);
+  expect_same_state("whole", "parts");
+}
+
+TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsTaken) {
+  finish("whole");
+  interrupt("parts", 12);
+  const std::string damaged = folder_.path("parts/checkpoints/last/optimizer.safetensors");
+  std::filesystem::resize_file(damaged, std::filesystem::file_size(damaged) - 1);
+  Recorder recorder;
+  run(request("parts", /*resume=*/true), recorder);
+  ASSERT_FALSE(recorder.notes.empty());
+  expect_parts(recorder.notes.front(), {"optimizer.safetensors", "step-"});
+  EXPECT_EQ(recorder.steps.front(), 11);
+  expect_same_state("whole", "parts");
+}
+
+TEST_F(Run, AFinishedRunIsNotRunTwice) {
+  const RunResult first = finish("run");
+  Recorder recorder;
+  const RunResult second = run(request("run", /*resume=*/true), recorder);
+  EXPECT_TRUE(recorder.steps.empty());
+  EXPECT_EQ(second.steps, first.steps);
+  EXPECT_EQ(second.last.averaged.accuracy, first.last.averaged.accuracy);
+  EXPECT_EQ(second.best_step, first.best_step);
+}
+
+TEST_F(Run, RefusesAFolderThatHoldsAnotherRunOrOtherFiles) {
+  finish("run");
+  expect_parts(message_of<UsageError>([&] { finish("run"); }), {"run", "--resume"});
+  std::filesystem::create_directories(folder_.path("photos"));
+  std::ofstream(folder_.path("photos/cat.jpg")) << "cat";
+  expect_parts(message_of<UsageError>([&] { finish("photos"); }), {"photos", "empty or new folder"});
+  EXPECT_EQ(list_folder(folder_.path("photos")), (std::vector<std::string>{"cat.jpg"}));
+}
+
+TEST_F(Run, ResumingWithOtherSettingsIsRefusedByName) {
+  interrupt("run", 6);
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"lr", "0.01"},
+                                                        {"model", "convnet:8,16/2"},
+                                                        {"sampler", "labels:4x2"},
+                                                        {"steps", "30"},
+                                                        {"seed", "2"}}) {
+    RunRequest other = request("run", /*resume=*/true);
+    find_setting(name).set(other.config, value);
+    other.given = {name};
+    Recorder recorder;
+    expect_parts(message_of<UsageError>([&] { run(other, recorder); }), {"--" + name, value});
+  }
+  RunRequest more = request("run", /*resume=*/true);
+  find_setting("keep").set(more.config, "1");
+  more.given = {"keep", "lr"};
+  Recorder recorder;
+  EXPECT_EQ(run(more, recorder).steps, 20);
+}
+
+TEST_F(Run, TwoProcessesDoNotTrainInOneFolder) {
+  std::filesystem::create_directories(folder_.path("run"));
+  const FolderLock lock(folder_.path("run/lock"));
+  expect_parts(message_of<OutputError>([&] { finish("run"); }), {"another process", "run/lock"});
+}
+
+TEST_F(Run, AFolderThatCannotBeMadeIsFoundOutBeforeTheFirstStep) {
+  std::ofstream(folder_.path("file")) << "x";
+  Recorder recorder;
+  RunRequest bad = request("file/run");
+  EXPECT_THROW(run(bad, recorder), OutputError);
+  EXPECT_TRUE(recorder.steps.empty());
+}
+
+TEST_F(Run, MetricsThatLostLinesAreRefused) {
+  interrupt("run", 6);
+  std::filesystem::resize_file(folder_.path("run/metrics.jsonl"), 3);
+  expect_parts(message_of<DataError>([&] { finish("run", /*resume=*/true); }), {"metrics.jsonl"});
+}
+
+TEST_F(Run, OpeningWhatIsNoRunSaysSo) {
+  expect_parts(message_of<MissingInputError>([&] { open_run(folder_.path("nothing"), "last", {}); }),
+               {"nothing"});
+}
+
+}  // namespace
+}  // namespace renorm::train
