@@ -115,10 +115,11 @@ std::string cut_to_columns(const std::string& text, int columns) {
 std::string duration_text(double seconds) {
   // Beyond a thousand years, and for what is no number, there is nothing to say.
   if (!(seconds >= 0.0 && seconds < 3e10)) return "?";
+  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
   const auto s = static_cast<int64_t>(std::llround(seconds));
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
-  if (s < 48 * 3600) return fmt::format("{} h {:02} min", s / 3600, s % 3600 / 60);
+  if (s < int64_t{48} * 3600) return fmt::format("{} h {:02} min", s / 3600, s % 3600 / 60);
   return fmt::format("{} d {} h", s / 86400, s % 86400 / 3600);
 }
 

@@ -1,5 +1,5 @@
-// The blocks of Inception v3 (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision") with
-// any widths, laid out and named as torchvision's InceptionA to InceptionE are.
+// The blocks of Inception v3 (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision")
+// with any widths, laid out and named as torchvision's InceptionA to InceptionE are.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -10,7 +10,7 @@ namespace {
 // Unpadded reductions would leave a single pixel of a 20x20 image.
 constexpr int64_t kPadding = 1;
 
-// Widths are multiples of 16, the vector of the widest instruction set: 24 channels take longer than 32.
+// Widths are multiples of 16, the floats of the widest vectors: 24 channels would cost what 32 do.
 
 class InceptionSmall : public Classifier {
  public:

@@ -72,6 +72,9 @@ void check_tensors(const std::vector<TensorBytes>& tensors) {
 
 std::string encode_header(const std::vector<const TensorBytes*>& tensors,
                           const std::map<std::string, std::string>& metadata) {
+  if (static_cast<int64_t>(metadata.size()) > kMostTensors) {
+    throw std::invalid_argument(fmt::format("safetensors: {} metadata are too many", metadata.size()));
+  }
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
   // ordered_json looks for a name by walking through all of them: appending keeps many tensors fast.
@@ -89,6 +92,8 @@ std::string encode_header(const std::vector<const TensorBytes*>& tensors,
   } catch (const ordered_json::exception& error) {
     throw std::invalid_argument(fmt::format("safetensors: {}", json_problem(error)));
   }
+  const std::string problem = problem_of_bytes(text.data(), text.data() + text.size());
+  if (!problem.empty()) throw std::invalid_argument(fmt::format("safetensors: {}", problem));
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   if (static_cast<int64_t>(text.size()) > kLongestHeader) {
     throw std::invalid_argument("safetensors: the header becomes longer than 100 MB");

@@ -33,8 +33,8 @@ struct Safetensors {
 
 // Throws DataError that starts with `file` and says what is wrong: header longer than the file or 100 MB, not
 // JSON or with entries that the format does not have, more than 100,000 tensors or 64 dimensions, a name
-// twice, unknown dtype, negative or overflowing shape, size that does not fit shape and dtype, bytes outside
-// the file, overlapping or left over.
+// twice or of a megabyte, unknown dtype, negative or overflowing shape, size that does not fit shape and
+// dtype, bytes outside the file, overlapping or left over.
 Safetensors parse_safetensors(const std::string& bytes, const std::string& file);
 
 }  // namespace renorm::record

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kOffsets = 2;
+constexpr int64_t kLongestPiece = 1000000;  // far more than the longest name or the most dimensions need
 
 // Called by the parser for each token. Where the parser may be is one of few places, so nothing can nest.
 class HeaderReader : public nlohmann::json_sax<json> {
@@ -181,18 +182,32 @@ class HeaderReader : public nlohmann::json_sax<json> {
   std::unordered_set<std::string> fields_;
 };
 
+const char* find_byte(const char* begin, const char* end, char byte) {
+  const void* found = std::memchr(begin, byte, static_cast<size_t>(end - begin));
+  return found == nullptr ? end : static_cast<const char*>(found);
+}
+
 }  // namespace
+
+std::string problem_of_bytes(const char* begin, const char* end) {
+  if (find_byte(begin, end, '\0') != end) return "the header is no valid JSON: it has a zero byte";
+  for (const char* piece = begin; piece != end;) {
+    const char* quote = find_byte(piece, end, '"');
+    if (quote - piece > kLongestPiece) {
+      return fmt::format("the header has more than {} bytes without a quotation mark", kLongestPiece);
+    }
+    piece = quote == end ? end : quote + 1;
+  }
+  return "";
+}
 
 SafetensorsHeader parse_safetensors_header(const char* begin, const char* end, const std::string& file) {
   HeaderReader reader;
   bool parsed = false;
   try {
-    // The parser takes a zero byte for the end.
-    if (std::find(begin, end, '\0') != end) {
-      reader.problem = "the header is no valid JSON: it has a zero byte";
-    } else {
-      parsed = json::sax_parse(begin, end, &reader);
-    }
+    while (end != begin && *(end - 1) == ' ') --end;
+    reader.problem = problem_of_bytes(begin, end);
+    if (reader.problem.empty()) parsed = json::sax_parse(begin, end, &reader);
   } catch (const json::exception& error) {
     reader.problem = "the header is no valid JSON: " + json_problem(error);
   }

@@ -25,6 +25,10 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
+// What is wrong with a header's bytes before they are parsed, or "". The parser takes a zero byte for the
+// end, and it copies a string again and again while that grows.
+std::string problem_of_bytes(const char* begin, const char* end);
+
 // The syntax alone: every entry complete, nothing twice, all numbers at least 0. Throws DataError that starts
 // with `file`.
 SafetensorsHeader parse_safetensors_header(const char* begin, const char* end, const std::string& file);

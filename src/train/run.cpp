@@ -26,12 +26,14 @@ double seconds_since(Clock::time_point start) {
 }
 
 // The settings of the run in the folder, with what was asked for now where that may change.
-Config continued_config(const RunRequest& request, const Config& then) {
+Config continued_config(const RunRequest& request, const Config& then, int64_t training_images) {
   Config now = then;
   for (const std::string& name : request.given) {
     const Setting& setting = find_setting(name);
     setting.set(now, setting.get(request.config));
+    if (name == "epochs" && now.epochs > 0.0) now.steps = 0;
   }
+  now = resolved(now, training_images);
   const std::vector<std::string> other = differing(then, now);
   if (other.empty()) return now;
   const Setting& first = find_setting(other.front());
@@ -49,13 +51,13 @@ class Session {
     const bool old = holds_run(request.folder, request.resume);
     make_writable_folder(paths_.folder);
     lock_.emplace(paths_.lock);
-    Config config = request.config;
     std::optional<Checkpoint> checkpoint;
+    if (old) checkpoint = newest_checkpoint();
     if (old) {
-      checkpoint = newest_checkpoint();
-      config = continued_config(request, checkpoint ? checkpoint->state.config : stored_config());
+      open(checkpoint ? checkpoint->state.config : stored_config(), /*continues=*/true);
+    } else {
+      open(request.config, /*continues=*/false);
     }
-    open(config);
     if (checkpoint) restore(*checkpoint);
     start_files();
   }
@@ -92,12 +94,13 @@ class Session {
     return config;
   }
 
-  void open(const Config& config) {
+  void open(const Config& config, bool continues) {
     data::OpenOptions options;
     options.threads = config.threads > 0 ? config.threads : at::get_num_threads();
     options.progress = [this](int64_t done, int64_t total) { observer_.data_progress(done, total); };
     data::Dataset dataset = data::open_dataset(config.data, options);
-    const Config whole = resolved(config, dataset.train->size());
+    const int64_t images = dataset.train->size();
+    const Config whole = continues ? continued_config(request_, config, images) : resolved(config, images);
     at::set_num_threads(whole.threads);
     trainer_ = std::make_unique<Trainer>(whole, std::move(dataset));
   }

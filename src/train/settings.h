@@ -38,9 +38,10 @@ void check(const Config& config);
 // to DIR/config.toml and what resuming compares; resolving it once more changes nothing. Throws UsageError.
 Config resolved(const Config& config, int64_t training_images);
 
-// A config file. Keys are settings' names, without sections; unknown keys, wrong types, values out of range
-// and keys given twice throw UsageError "FILE:LINE:COLUMN: ...", and `config` is then as it was. Keys present
-// override `config` and are returned in the order of the file.
+// A config file: TOML in lines NAME = VALUE with settings' names, without sections, lists or texts over
+// several lines. Anything else, unknown names, wrong types, values out of range and names given twice throw
+// UsageError "FILE:LINE:COLUMN: ...", and `config` is then as it was. What the file names overrides `config`
+// and is returned in the order of the file.
 std::vector<std::string> read_toml(const std::string& text, const std::string& file, Config* config);
 // All settings, under their groups as comments, readable by read_toml to the same config.
 std::string to_toml(const Config& config);

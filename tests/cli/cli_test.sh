@@ -156,6 +156,10 @@ run 2 train --out "$work/run" --model inception-smal
 complains "did you mean 'inception-small'?"
 run 2 train --out "$work/run" --data stroks
 complains "did you mean 'strokes'?"
+run 2 train --out "$work/run" --model convnet:8/2,many
+complains "many"
+run 2 train --out "$work/run" --data strokes:clases=3
+complains "did you mean 'classes'?"
 run 66 train --out "$work/run" --config "$work/none.toml"
 complains "$work/none.toml"
 printf 'seed = 3\nlr = 0.1\nstps = 100\n' >"$work/typo.toml"

@@ -61,7 +61,8 @@ TEST(CutToColumns, CountsCharactersNotBytes) {
 }
 
 TEST(DurationText, ChoosesItsUnits) {
-  EXPECT_EQ(duration_text(0.2), "0 s");
+  EXPECT_EQ(duration_text(0.24), "0.2 s");
+  EXPECT_EQ(duration_text(9.96), "10 s");
   EXPECT_EQ(duration_text(59.4), "59 s");
   EXPECT_EQ(duration_text(59.6), "1 min 00 s");
   EXPECT_EQ(duration_text(200), "3 min 20 s");

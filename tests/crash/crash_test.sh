@@ -1,26 +1,36 @@
 #!/usr/bin/env bash
 # A small `renorm train` is disturbed and resumed; it must end with the bytes of a run that was left alone.
-# usage: crash_test.sh RENORM FAULT_LIBRARY kill [N]       killed at N points (10), about half of them inside a checkpoint
-#        crash_test.sh RENORM FAULT_LIBRARY full [N|all]   the disk runs full at N of its changes to files (12), or at each
-#        crash_test.sh RENORM FAULT_LIBRARY io [N|all]     the same with one change that fails as by a broken device
-#        crash_test.sh RENORM FAULT_LIBRARY signal         SIGTERM and SIGINT, once and twice
-#        crash_test.sh RENORM FAULT_LIBRARY torn           each file of the last checkpoint cut, altered and deleted
+# usage: crash_test.sh RENORM FAULT_LIBRARY TEST
+#   kill [N|all]    kill -9 at N points (10), two fifths inside a checkpoint, or at each change to a file
+#   full [N|all]    the disk runs full at N of its changes to files (12), or at each
+#   io [N|all]      the same with one change that fails as by a broken device
+#   signal          SIGTERM and SIGINT, once and twice
+#   torn            each file of the last checkpoint cut, altered or deleted
 set -u
 renorm=$1
 library=$(realpath "$2")
 what=$3
 count=${4:-}
 work=$(realpath "$(mktemp -d)")
-trap 'rm -rf "$work"' EXIT
+pid=
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
 export RENORM_CACHE=$work/cache
 export NO_COLOR=1
 unset RENORM_FAULT RENORM_FAULT_AT RENORM_FAULT_DIR RENORM_FAULT_LOG
 RANDOM=20170220
 failures=0
 
-steps=20
-settings=(--data strokes:classes=10,train=20,test=5,size=12 --model convnet:8/2,16/2 --workers 2 --minibatch 10
-  --sampler labels:5x2 --steps $steps --log-every 1 --eval-every 10 --checkpoint-every 5 --keep 2 --threads 1)
+# Signals and kills between steps have to arrive before the run is over; elsewhere the shortest run will do.
+case $what:$count in
+  signal:*) steps=400 ;;
+  kill:all) steps=20 ;;
+  kill:*) steps=100 ;;
+  *) steps=20 ;;
+esac
+settings=(--data strokes:classes=10,train=20,test=5,size=12 --model convnet:8/2,16/2 --sampler labels:5x2
+  --workers 2 --minibatch 10 --threads 1 --steps $steps --log-every 1 --eval-every $((steps / 2))
+  --checkpoint-every $((steps / 4)) --keep 2)
 
 fail() {
   echo "FAILED: $*"
@@ -28,11 +38,13 @@ fail() {
   failures=$((failures + 1))
 }
 
-# begin DIR ARGUMENT...: starts training in the background, sets `pid`.
+# begin DIR ARGUMENT...: starts training in the background, sets `pid`. SIGINT is given its meaning back,
+# which the shell takes from what runs in the background.
 begin() {
   local folder=$1
   shift
-  "$renorm" train --out "$folder" --quiet "${settings[@]}" "$@" >"$work/out" 2>"$work/err" &
+  env --default-signal=INT "$renorm" train --out "$folder" --quiet "${settings[@]}" "$@" \
+    >"$work/out" 2>"$work/err" &
   pid=$!
 }
 
@@ -40,6 +52,7 @@ begin() {
 finish() {
   code=0
   wait "$pid" 2>/dev/null || code=$?
+  pid=
 }
 
 # train DIR ARGUMENT...: trains to the end, sets `code`.
@@ -68,12 +81,17 @@ stable_records() { sed -E 's/"(images_per_second|seconds)":[^,}]*//g' "$1"; }
 # finished DIR CASE: the run in DIR ended as the undisturbed one did.
 finished() {
   local folder=$1 title=$2 file
-  [ "$code" -eq 0 ] || fail "$title: the resumed run ended with exit code $code"
+  if [ "$code" -ne 0 ]; then
+    fail "$title: the resumed run ended with exit code $code"
+    rm -rf "$folder"
+    return
+  fi
   for file in model average optimizer; do
     cmp -s "$work/whole/checkpoints/last/$file.safetensors" "$folder/checkpoints/last/$file.safetensors" ||
       fail "$title: $file.safetensors differs from the undisturbed run's"
   done
-  diff <(stable_records "$work/whole/metrics.jsonl") <(stable_records "$folder/metrics.jsonl") >"$work/diff" ||
+  diff <(stable_records "$work/whole/metrics.jsonl") \
+    <(stable_records "$folder/metrics.jsonl") >"$work/diff" ||
     fail "$title: metrics.jsonl differs: $(head -c 300 "$work/diff")"
   diff <(cut -d, -f1 "$work/whole/summary.csv") <(cut -d, -f1 "$folder/summary.csv") >"$work/diff" ||
     fail "$title: summary.csv differs: $(head -c 300 "$work/diff")"
@@ -90,8 +108,9 @@ whole_run() {
     fail "the undisturbed run ended with exit code $code"
     exit 1
   fi
-  [ "$(grep -c '"kind":"step"' "$work/whole/metrics.jsonl")" -eq $steps ] || fail "not $steps records of steps"
-  [ "$(grep -c '"kind":"evaluation"' "$work/whole/metrics.jsonl")" -eq 2 ] || fail "not 2 evaluations"
+  local records=$work/whole/metrics.jsonl
+  [ "$(grep -c '"kind":"step"' "$records")" -eq $steps ] || fail "not $steps records of steps"
+  [ "$(grep -c '"kind":"evaluation"' "$records")" -eq 2 ] || fail "not 2 evaluations"
   calls=$(lines_of "$work/log")
 }
 
@@ -124,35 +143,50 @@ resume_with_kills() {
   train "$folder" --resume
 }
 
+# The change that writes the first record: what fails before it has failed before the first step.
+first_record() { awk '$2 == "write" && $3 ~ /\/metrics.jsonl$/ { print $1; exit }' "$work/log"; }
+
+title_of() { echo "$1 at change $2 ($(sed -n "${2}s/[^ ]* //p" "$work/log" | sed "s|$work/||"))"; }
+
+kill_at_change() {
+  local title
+  title=$(title_of killed "$1")
+  disturbed kill "$1" "$work/run"
+  [ "$code" -eq 137 ] || fail "$title: exit code $code instead of 137"
+  resume_with_kills "$work/run"
+  finished "$work/run" "$title"
+}
+
+# A fifth of the points while the run begins, two fifths inside a checkpoint, the rest between steps.
 test_kill() {
-  local points=${count:-10} number title killed=0
+  local points=${count:-10} number killed=0
+  if [ "$points" = all ]; then
+    for number in $(seq "$calls"); do kill_at_change "$number"; done
+    echo "killed at each of $calls changes to files"
+    return
+  fi
+  local begins=$((points / 5)) saves=$((points * 2 / 5))
+  local between=$((points - begins - saves))
   local -a inside
-  mapfile -t inside < <(awk '$3 ~ /\/checkpoints\// { print $1 }' "$work/log")
-  local half=$(((points + 1) / 2))
-  for number in $(spread $half ${#inside[@]}); do
-    number=${inside[number - 1]}
-    title="killed at change $number ($(sed -n "${number}s/[^ ]* //p" "$work/log" | sed "s|$work/||"))"
-    disturbed kill "$number" "$work/run"
-    [ "$code" -eq 137 ] || fail "$title: exit code $code instead of 137"
-    resume_with_kills "$work/run"
-    finished "$work/run" "$title"
-  done
-  for number in $(spread $((points - half)) $((steps + 2))); do
+  mapfile -t inside < <(awk '$3 ~ /\/checkpoints\/./ { print $1 }' "$work/log")
+  for number in $(spread $begins $(($(first_record) - 1))); do kill_at_change "$number"; done
+  for number in $(spread $saves ${#inside[@]}); do kill_at_change "${inside[number - 1]}"; done
+  for number in $(spread $between $((steps + 2))); do
     kill_at_record "$number" "$work/run"
     [ "$code" -ne 137 ] || killed=$((killed + 1))
     resume_with_kills "$work/run"
     finished "$work/run" "killed at record $number"
   done
-  echo "killed at $half changes to checkpoints, $killed of $((points - half)) times between steps"
+  echo "killed at $((begins + saves)) changes to files, $killed of $between times between steps"
 }
 
 # The exit code that change NUMBER deserves.
 expected_code() {
-  local first_record last_space
-  first_record=$(awk '$2 == "write" && $3 ~ /\/metrics.jsonl$/ { print $1; exit }' "$work/log")
-  last_space=$(awk '$2 !~ /^(unlink|unlinkat|rmdir|remove|ftruncate|ftruncate64|truncate)$/ { n = $1 } END { print n }' "$work/log")
+  local last_space
+  last_space=$(awk '$2 !~ /^(unlink|unlinkat|rmdir|remove|f?truncate(64)?)$/ { n = $1 }
+    END { print n }' "$work/log")
   if [ "$1" -gt "$last_space" ]; then echo 0
-  elif [ "$1" -lt "$first_record" ]; then echo 73
+  elif [ "$1" -lt "$(first_record)" ]; then echo 73
   else echo 74; fi
 }
 
@@ -162,7 +196,7 @@ test_disk() {
   if [ "$count" = all ]; then mapfile -t numbers < <(seq "$calls"); else
     mapfile -t numbers < <(spread "${count:-12}" "$calls"); fi
   for number in "${numbers[@]}"; do
-    title="$kind at change $number ($(sed -n "${number}s/[^ ]* //p" "$work/log" | sed "s|$work/||"))"
+    title=$(title_of "$kind" "$number")
     expected=$(expected_code "$number")
     disturbed "$kind" "$number" "$work/run"
     # One deletion that fails may be passed over: what it would have deleted does no harm.
@@ -172,7 +206,8 @@ test_disk() {
     [ "$code" -eq 0 ] || one_sentence "$title"
     checkpoints=$(find "$work/run/checkpoints" -maxdepth 1 -type d -name 'step-*' 2>/dev/null | wc -l)
     if [ "$checkpoints" -gt 0 ]; then
-      "$renorm" eval "$work/run" --threads 1 >"$work/out" 2>"$work/err" || fail "$title: renorm eval ended with exit code $?"
+      "$renorm" eval "$work/run" --threads 1 >"$work/out" 2>"$work/err" ||
+        fail "$title: renorm eval ended with exit code $?"
     fi
     train "$work/run" --resume
     finished "$work/run" "$title"
@@ -199,7 +234,7 @@ test_signal() {
     kill -$signal "$pid"
     finish
     [ "$code" -eq 75 ] || fail "SIG$signal: exit code $code instead of 75"
-    one_sentence "SIG$signal"
+    grep -q -e --resume "$work/err" || fail "SIG$signal: standard error does not say how to go on"
     train "$work/run" --resume
     finished "$work/run" "SIG$signal"
   done
@@ -208,8 +243,8 @@ test_signal() {
 
 # Steps that take many seconds: the first signal has to wait for one, the second has not.
 test_second_signal() {
-  local -a settings=(--data strokes:classes=10,train=20,test=1,size=64 --model convnet:64/1,64/1,64/1 --workers 100
-    --minibatch 10 --steps 3 --threads 1)
+  local -a settings=(--data strokes:classes=10,train=20,test=1,size=64 --model convnet:64/1,64/1,64/1
+    --workers 100 --minibatch 10 --steps 3 --threads 1)
   begin "$work/slow"
   wait_for 1 "$work/slow/summary.csv" || fail "the slow run did not start"
   sleep 0.5
@@ -274,5 +309,8 @@ case $what in
   torn) test_torn ;;
   *) echo "crash_test.sh: unknown test '$what'; there are kill, full, io, signal, torn" >&2; exit 2 ;;
 esac
-if [ $failures -eq 0 ]; then echo "crash_test: $what passed"; else echo "crash_test: $what: $failures failures"; fi
-exit $((failures > 0))
+if [ $failures -gt 0 ]; then
+  echo "crash_test: $what: $failures failures"
+  exit 1
+fi
+echo "crash_test: $what passed"

@@ -8,7 +8,8 @@ work=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$work"' EXIT
 failures=0
 
-# disturbed KIND NUMBER CODE LEFT: with that fault the program ends with CODE and leaves a file of LEFT bytes, "-" for none.
+# disturbed KIND NUMBER CODE LEFT: with that fault the program ends with CODE and leaves a file of LEFT bytes,
+# "-" for none.
 disturbed() {
   local folder=$work/run left
   rm -rf "$folder"

@@ -14,6 +14,7 @@ namespace {
 
 std::vector<Draw> draws_of(const std::vector<int64_t>& indices) {
   std::vector<Draw> draws;
+  draws.reserve(indices.size());
   for (const int64_t index : indices) draws.push_back({index, 0});
   return draws;
 }
@@ -80,6 +81,7 @@ TEST(InMemory, NumberOfThreadsAndCallersChangesNothing) {
   const torch::Tensor one = data.train->load(draws_of(indices)).images;
   at::set_num_threads(before);
   std::vector<std::future<torch::Tensor>> callers;
+  callers.reserve(3);
   for (int i = 0; i < 3; ++i) {
     callers.push_back(
         std::async(std::launch::async, [&] { return data.train->load(draws_of(indices)).images; }));

@@ -101,6 +101,7 @@ TEST(Safetensors, WritingRefusesWhatReadingWould) {
   refused(tensor("__metadata__", "F32", {1}, data), "keeps for itself");
   refused(tensor("\xff", "F32", {1}, data), "UTF-8");
   refused({"a", "F32", {1}, nullptr, 4}, "no data");
+  refused(tensor(std::string(1100000, 'n'), "F32", {1}, data), "without a quotation mark");
   expect_error<std::invalid_argument>("two tensors 'a'", [&] { encode_safetensors({good, good}); });
 }
 

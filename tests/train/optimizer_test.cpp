@@ -1,71 +1,16 @@
-#include "train/optimizer.h"
-
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
-#include <cmath>
-#include <limits>
+// What the update rules compute.
+#include <memory>
 
 #include "base/errors.h"
-#include "train/tensor_file.h"
+#include "optimizer_support.h"
 
 namespace renorm::train {
 namespace {
 
-constexpr double kDoubleTolerance = 1e-12;
-constexpr double kFloatTolerance = 1e-6;
-constexpr double kRate = 0.01;
-
-// Greatest difference relative to the greatest magnitude, which counts as no less than one.
-double error(const torch::Tensor& actual, const torch::Tensor& expected) {
-  const auto a = actual.detach().to(torch::kDouble);
-  const auto e = expected.detach().to(torch::kDouble);
-  return (a - e).abs().max().item<double>() / std::max(1.0, e.abs().max().item<double>());
-}
-
-// Shapes of weights, biases and scalars, with and without vector tails.
-std::vector<NamedTensor> make_parameters(at::ScalarType dtype = torch::kFloat) {
-  std::vector<NamedTensor> all;
-  const std::vector<std::pair<std::string, std::vector<int64_t>>> shapes = {
-      {"conv.weight", {5, 3, 3, 3}},
-      {"pointwise.weight", {6, 4, 1, 1}},
-      {"linear.weight", {7, 9}},
-      {"linear.bias", {7}},
-      {"one.bias", {1}}};
-  for (const auto& [name, shape] : shapes) {
-    all.push_back({name, torch::randn(shape, torch::dtype(dtype)).set_requires_grad(true)});
-  }
-  return all;
-}
-
-std::vector<NamedTensor> copies(const std::vector<NamedTensor>& parameters) {
-  std::vector<NamedTensor> all;
-  for (const auto& p : parameters) {
-    all.push_back({p.name, p.tensor.detach().clone().set_requires_grad(true)});
-  }
-  return all;
-}
-
-// The gradients of step `step`: the same for every set of parameters.
-void set_gradients(std::vector<NamedTensor>& parameters, int64_t step) {
-  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(1000 + step));
-  for (auto& p : parameters) {
-    p.tensor.mutable_grad() =
-        at::randn(p.tensor.sizes(), generator, torch::kDouble).to(p.tensor.scalar_type());
-  }
-}
-
-bool same_bits(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
-  return encode_tensors(a) == encode_tensors(b);
-}
-
-OptimizerOptions options_of(const std::string& kind, double momentum, double weight_decay) {
-  OptimizerOptions options;
-  options.kind = kind;
-  options.momentum = momentum;
-  options.weight_decay = weight_decay;
-  return options;
-}
+class OptimizerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { torch::manual_seed(1702); }
+};
 
 // LibTorch's optimiser with the weight decay in a group of its own.
 std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerOptions& o,
@@ -95,9 +40,6 @@ std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerOptions& o,
                torch::optim::AdamWOptions(kRate).betas({o.beta1, o.beta2}).eps(o.eps));
 }
 
-// A learning rate that changes from step to step.
-double rate_at(int64_t step) { return kRate * (1.0 + 0.5 * std::sin(static_cast<double>(step))); }
-
 void expect_libtorchs(const OptimizerOptions& options, at::ScalarType dtype) {
   SCOPED_TRACE(options.kind + " momentum " + std::to_string(options.momentum) + " decay " +
                std::to_string(options.weight_decay) + " " + c10::toString(dtype));
@@ -116,20 +58,6 @@ void expect_libtorchs(const OptimizerOptions& options, at::ScalarType dtype) {
   for (size_t i = 0; i < ours.size(); ++i) {
     EXPECT_LE(error(ours[i].tensor, theirs[i].tensor), tolerance) << ours[i].name;
   }
-}
-
-class OptimizerTest : public ::testing::Test {
- protected:
-  void SetUp() override { torch::manual_seed(1702); }
-};
-
-const std::vector<OptimizerOptions>& all_kinds() {
-  static const std::vector<OptimizerOptions> all = {
-      options_of("rmsprop-tf", 0.0, 0.0), options_of("rmsprop-tf", 0.9, 0.01),
-      options_of("rmsprop", 0.0, 0.0),    options_of("rmsprop", 0.9, 0.01),
-      options_of("sgd", 0.0, 0.01),       options_of("sgd", 0.9, 0.0),
-      options_of("adamw", 0.0, 0.01)};
-  return all;
 }
 
 TEST_F(OptimizerTest, IsLibTorchsButForTensorFlowsRmsprop) {
@@ -274,108 +202,6 @@ TEST_F(OptimizerTest, StateIsCompleteAndNamedBeforeTheFirstStep) {
             Names({p + "mean_gradient", p + "mean_square", p + "step"}));
 }
 
-// The same parameter in memory orders of its own for value, gradient and state.
-TEST_F(OptimizerTest, OrderOfMemoryDoesNotMatter) {
-  const auto start = torch::randn({6, 4, 3, 3});
-  for (const auto& options : all_kinds()) {
-    auto plain = std::vector<NamedTensor>{{"w", start.clone().set_requires_grad(true)}};
-    auto last = std::vector<NamedTensor>{
-        {"w", start.contiguous(at::MemoryFormat::ChannelsLast).clone().set_requires_grad(true)}};
-    auto mixed = copies(last);
-    auto strided = std::vector<NamedTensor>{
-        {"w", torch::zeros({6, 4, 3, 6}).slice(3, 0, 6, 2).copy_(start).set_requires_grad(true)}};
-    ASSERT_FALSE(last[0].tensor.is_contiguous());
-    ASSERT_FALSE(strided[0].tensor.is_non_overlapping_and_dense());
-    for (auto* parameters : {&plain, &last, &mixed, &strided}) {
-      const auto optimizer = make_optimizer(options, *parameters);
-      for (int64_t step = 0; step < 20; ++step) {
-        set_gradients(*parameters, step);
-        if (parameters == &last) {
-          auto& gradient = (*parameters)[0].tensor.mutable_grad();
-          gradient = gradient.contiguous(at::MemoryFormat::ChannelsLast);
-        }
-        optimizer->step(kRate);
-      }
-    }
-    EXPECT_TRUE(torch::equal(last[0].tensor, plain[0].tensor)) << options.kind;
-    // These go through double and are rounded at other places.
-    EXPECT_LE(error(mixed[0].tensor, plain[0].tensor), kFloatTolerance) << options.kind;
-    EXPECT_LE(error(strided[0].tensor, plain[0].tensor), kFloatTolerance) << options.kind;
-  }
-}
-
-TEST_F(OptimizerTest, GoesOnWhenTheModelMovesToAnotherOrderOfMemory) {
-  for (const auto& options : all_kinds()) {
-    auto plain = std::vector<NamedTensor>{{"w", torch::randn({6, 4, 3, 3}).set_requires_grad(true)}};
-    auto moved = copies(plain);
-    for (auto* parameters : {&plain, &moved}) {
-      const auto optimizer = make_optimizer(options, *parameters);
-      for (int64_t step = 0; step < 20; ++step) {
-        torch::Tensor value = (*parameters)[0].tensor;
-        if (parameters == &moved && step == 10) {
-          value.set_data(value.detach().contiguous(at::MemoryFormat::ChannelsLast));
-        }
-        set_gradients(*parameters, step);
-        auto& gradient = value.mutable_grad();
-        gradient = gradient.contiguous(value.suggest_memory_format());
-        optimizer->step(kRate);
-      }
-    }
-    EXPECT_LE(error(moved[0].tensor, plain[0].tensor), kFloatTolerance) << options.kind;
-  }
-}
-
-// Sixteen bits hold the parameter, not the state: a step of a thousandth of it must not vanish from there.
-TEST_F(OptimizerTest, NarrowParametersHaveFloatState) {
-  auto parameters =
-      std::vector<NamedTensor>{{"w", torch::ones({3, 3}, torch::kBFloat16).set_requires_grad(true)}};
-  auto options = options_of("rmsprop-tf", 0.0, 0.0);
-  options.alpha = 0.999;
-  const auto optimizer = make_optimizer(options, parameters);
-  parameters[0].tensor.mutable_grad() = torch::full({3, 3}, 0.5, torch::kBFloat16);
-  optimizer->step(0.25);
-  const double mean_square = 0.999 + 0.001 * 0.25;
-  const auto state = optimizer->state()[0].tensor;
-  EXPECT_EQ(state.scalar_type(), torch::kFloat);
-  EXPECT_LE(error(state, torch::full({3, 3}, mean_square, torch::kDouble)), kFloatTolerance);
-  const double expected = 1.0 - 0.25 * 0.5 / std::sqrt(mean_square + 1e-8);
-  EXPECT_NEAR(parameters[0].tensor.detach()[0][0].to(torch::kDouble).item<double>(), expected, 1.0 / 256);
-}
-
-TEST_F(OptimizerTest, NumberOfThreadsDoesNotChangeTheBits) {
-  const int threads = at::get_num_threads();
-  const auto start = torch::randn({257, 1031});
-  std::vector<std::string> results;
-  std::vector<double> norms;
-  for (const int n : {1, 2, 5}) {
-    at::set_num_threads(n);
-    auto parameters = std::vector<NamedTensor>{{"w", start.clone().set_requires_grad(true)}};
-    const auto optimizer = make_optimizer(options_of("rmsprop-tf", 0.9, 0.01), parameters);
-    for (int64_t step = 0; step < 3; ++step) {
-      set_gradients(parameters, step);
-      optimizer->step(kRate);
-    }
-    results.push_back(encode_tensors(parameters) + encode_tensors(optimizer->state()));
-    norms.push_back(gradient_norm(parameters));
-  }
-  at::set_num_threads(threads);
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
-  EXPECT_EQ(norms[0], norms[1]);
-  EXPECT_EQ(norms[0], norms[2]);
-}
-
-// A graph that was built before the step would otherwise multiply by weights that are no longer there.
-TEST_F(OptimizerTest, ABackwardPassThatNeedsTheOldValuesFails) {
-  auto parameters = std::vector<NamedTensor>{{"w", torch::randn({3, 3}).set_requires_grad(true)}};
-  const auto optimizer = make_optimizer(options_of("sgd", 0.0, 0.0), parameters);
-  const auto x = torch::randn({2, 3}).set_requires_grad(true);
-  const auto y = torch::mm(x, parameters[0].tensor).sum();
-  set_gradients(parameters, 0);
-  optimizer->step(kRate);
-  EXPECT_THROW(y.backward(), c10::Error);
-}
-
 TEST_F(OptimizerTest, UnknownKindIsRefusedWithTheNearest) {
   try {
     make_optimizer(options_of("rmsprop-ft", 0.0, 0.0), {});
@@ -384,47 +210,6 @@ TEST_F(OptimizerTest, UnknownKindIsRefusedWithTheNearest) {
     const std::string message = error.what();
     EXPECT_NE(message.find("rmsprop-ft"), std::string::npos) << message;
     EXPECT_NE(message.find("rmsprop-tf"), std::string::npos) << message;
-  }
-}
-
-TEST_F(OptimizerTest, GradientNormIsThatOfAllGradientsInDouble) {
-  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
-    auto parameters = make_parameters(dtype);
-    parameters.push_back({"long", torch::zeros({100'003}, dtype).set_requires_grad(true)});
-    EXPECT_EQ(gradient_norm(parameters), 0.0);
-    set_gradients(parameters, 3);
-    parameters[0].tensor.mutable_grad() =
-        parameters[0].tensor.grad().contiguous(at::MemoryFormat::ChannelsLast);
-    parameters[4].tensor.mutable_grad() = torch::Tensor();
-    double sum = 0.0;
-    for (const auto& p : parameters) {
-      if (p.tensor.grad().defined()) sum += p.tensor.grad().to(torch::kDouble).square().sum().item<double>();
-    }
-    EXPECT_NEAR(gradient_norm(parameters), std::sqrt(sum), 1e-13 * std::sqrt(sum));
-  }
-}
-
-TEST_F(OptimizerTest, GradientNormNeitherOverflowsNorHidesWhatIsNotFinite) {
-  auto parameters = make_parameters();
-  set_gradients(parameters, 0);
-  parameters[3].tensor.mutable_grad()[6] = 1e30;
-  EXPECT_NEAR(gradient_norm(parameters), 1e30, 1e24);
-  parameters[3].tensor.mutable_grad()[6] = -std::numeric_limits<float>::infinity();
-  EXPECT_EQ(gradient_norm(parameters), std::numeric_limits<double>::infinity());
-  parameters[3].tensor.mutable_grad()[6] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(gradient_norm(parameters)));
-}
-
-TEST_F(OptimizerTest, ScaledGradientsAreTheGradientsTimesTheFactor) {
-  for (const auto dtype : {torch::kFloat, torch::kDouble}) {
-    auto parameters = make_parameters(dtype);
-    set_gradients(parameters, 0);
-    parameters[4].tensor.mutable_grad() = torch::Tensor();
-    std::vector<torch::Tensor> expected;
-    for (size_t i = 0; i < 4; ++i) expected.push_back(parameters[i].tensor.grad() * 0.25);
-    scale_gradients(parameters, 0.25);
-    for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(torch::equal(parameters[i].tensor.grad(), expected[i]));
-    EXPECT_FALSE(parameters[4].tensor.grad().defined());
   }
 }
 

@@ -5,9 +5,9 @@
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "support.h"
 #include "train/evaluate.h"
 #include "train/run_folder.h"
-#include "support.h"
 
 namespace renorm::train {
 namespace {
@@ -187,6 +187,22 @@ TEST_F(Run, ResumingWithOtherSettingsIsRefusedByName) {
   more.given = {"keep", "lr"};
   Recorder recorder;
   EXPECT_EQ(run(more, recorder).steps, 20);
+}
+
+TEST_F(Run, RepeatingTheCommandResumesItWhateverFormTheSettingsHave) {
+  config_.steps = 0;
+  config_.epochs = 10.0;  // 64 images, 32 a step: 20 steps
+  config_.microbatch = 0;
+  config_.eval_every = 0;
+  Recorder recorder;
+  recorder.stop_after = 6;
+  RunRequest first = request("run");
+  first.stop = &recorder.stop;
+  EXPECT_THROW(run(first, recorder), Interrupted);
+  RunRequest again = request("run", /*resume=*/true);
+  again.given = {"epochs", "microbatch", "eval-every", "minibatch", "threads"};
+  Recorder rest;
+  EXPECT_EQ(run(again, rest).steps, 20);
 }
 
 TEST_F(Run, TwoProcessesDoNotTrainInOneFolder) {

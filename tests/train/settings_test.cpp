@@ -233,7 +233,7 @@ TEST(SettingsResolved, CountsStepsOfEpochs) {
   EXPECT_EQ(steps("1", "1", 3'200), 100);
   EXPECT_EQ(steps("1", "1", 3'201), 101);
   EXPECT_EQ(steps("0.1", "1", 3'200), 10);
-  EXPECT_EQ(steps("0.7", "1", 3'200), 70);  // 0.7 * 3200 / 32 is a little more than 70 in floating point
+  EXPECT_EQ(steps("1.1", "1", 3'200), 110);  // 1.1 * 3200 / 32 is a little more in floating point
   EXPECT_EQ(steps("2", "50", 16'000), 20);
   EXPECT_EQ(steps("0.001", "50", 10), 1);
   EXPECT_EQ(resolved(config_of({{"epochs", "3"}}), 3'200).epochs, 0.0);

@@ -83,7 +83,9 @@ TEST_F(TensorFileTest, OrderOfNamesIsFreeAndOrderOfMemoryToo) {
   restore_tensors(bytes, "f", live);
   for (const auto& named : live) {
     for (const auto& from : tensors) {
-      if (from.name == named.name) EXPECT_TRUE(torch::equal(named.tensor, from.tensor)) << named.name;
+      if (from.name == named.name) {
+        EXPECT_TRUE(torch::equal(named.tensor, from.tensor)) << named.name;
+      }
     }
   }
 }

@@ -20,7 +20,8 @@
 namespace renorm::cli {
 namespace {
 
-constexpr size_t kNamesShown = 10;
+constexpr size_t kAllNamesShown = 10;  // of more classes only the first few are named
+constexpr size_t kFewNames = 5;
 
 data::ByteDataset open_with_progress(const DataOptions& options) {
   Progress progress;
@@ -43,9 +44,10 @@ std::string grouped(int64_t number) {
 }
 
 std::string names_text(const std::vector<std::string>& names) {
+  const bool all = names.size() <= kAllNamesShown;
   std::vector<std::string> shown;
-  for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) shown.push_back(printable(names[i]));
-  if (names.size() > kNamesShown) shown.emplace_back("...");
+  for (size_t i = 0; i < (all ? names.size() : kFewNames); ++i) shown.push_back(printable(names[i]));
+  if (!all) shown.emplace_back("...");
   return fmt::format("{}: {}", grouped(static_cast<int64_t>(names.size())), fmt::join(shown, ", "));
 }
 
@@ -89,8 +91,10 @@ void print_check(const data::ByteDataset& data) {
   for (const std::string& fault : found.faults) print_line("wrong", fault);
   std::fflush(stdout);
   if (!found.faults.empty()) {
-    throw DataError(fmt::format("data set '{}' is not fit for training: {}", printable(data.name),
-                                fmt::join(found.faults, "; ")));
+    const size_t more = found.faults.size() - 1;
+    throw DataError(fmt::format("data set '{}' is not fit for training: {}{}", printable(data.name),
+                                found.faults.front(),
+                                more == 0 ? "" : fmt::format("; {} more listed above", more)));
   }
   print_line("check",
              fmt::format("all {} images read, nothing wrong", grouped(data.train.size() + data.test.size())));

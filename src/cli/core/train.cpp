@@ -1,20 +1,28 @@
 // renorm train: a run with its progress, its signals and its result.
 #include <fmt/format.h>
-#include <signal.h>
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
+#include "base/errors.h"
+#include "base/names.h"
 #include "base/text.h"
 #include "cli/core/commands.h"
 #include "cli/core/train_progress.h"
 #include "cli/terminal.h"
+#include "data/dataset.h"
+#include "data/strokes.h"
 #include "kernels/kernels.h"
+#include "models/convnet_spec.h"
+#include "models/model.h"
 #include "train/run.h"
 
 namespace renorm::cli {
@@ -75,6 +83,25 @@ class StopSignals {
   std::array<Handler, 4> handlers_ = {{{SIGINT, {}}, {SIGTERM, {}}, {SIGHUP, {}}, {SIGPIPE, {}}}};
 };
 
+template <typename Kind>
+void check_known(const std::string& flag, const std::string& name, const std::vector<Kind>& kinds) {
+  std::vector<std::string> names;
+  names.reserve(kinds.size());
+  for (const Kind& kind : kinds) names.push_back(kind.name);
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw UsageError(fmt::format("{} does not know '{}'{}", flag, printable(name), name_hint(name, names)));
+}
+
+// What can be seen to be wrong before a folder is made and data is generated.
+void check_specs(const train::Config& config) {
+  const auto [model, layers] = split_spec(config.model);
+  check_known("--model", model, models::model_kinds());
+  if (model == "convnet" && !layers.empty()) models::parse_convnet(layers);
+  const auto [data, settings] = split_spec(config.data);
+  check_known("--data", data, data::dataset_kinds());
+  if (data == "strokes") data::parse_strokes(settings);
+}
+
 train::RunRequest request_of(const TrainOptions& options) {
   train::RunRequest request;
   request.config = options.config;
@@ -87,6 +114,17 @@ train::RunRequest request_of(const TrainOptions& options) {
   return request;
 }
 
+// A name as a shell reads it.
+std::string quoted(const std::string& name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("/._-+,:=@%", c) != nullptr;
+  });
+  if (plain) return name;
+  std::string text = "'";
+  for (const char c : name) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 void print_result(const train::RunResult& result, const std::string& folder, bool averages) {
   const std::string dir = printable(folder);
   fmt::print(
@@ -96,12 +134,13 @@ void print_result(const train::RunResult& result, const std::string& folder, boo
   fmt::print("best           {} % at step {}\n", shortest(result.best_accuracy), result.best_step);
   fmt::print("time           {} for {} steps\n", duration_text(result.seconds), result.steps);
   fmt::print("files          {0}/metrics.jsonl, {0}/summary.csv, {0}/checkpoints\n", dir);
-  fmt::print("evaluate       renorm eval {}\n", dir);
+  fmt::print("evaluate       renorm eval {}\n", printable(quoted(folder)));
 }
 
 }  // namespace
 
 void run_train(const TrainOptions& options) {
+  check_specs(options.config);
   const StopSignals signals(options.quiet);
   train::RunResult result;
   bool averages = false;

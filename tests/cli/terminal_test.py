@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""`renorm train` on a terminal of several widths: one line that is rewritten, within the width, and clean lines that stay.
+
+usage: terminal_test.py RENORM
+"""
+import fcntl
+import os
+import pty
+import re
+import shutil
+import signal
+import struct
+import sys
+import tempfile
+import termios
+
+RENORM = sys.argv[1]
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+SETTINGS = [
+    "--data", "strokes:classes=10,train=20,test=5,size=12", "--model", "convnet:8/2,16/2", "--minibatch", "20",
+    "--threads", "1", "--log-every", "50",
+]
+
+
+def run(folder, columns, arguments, environment=None, stop_at=None):
+    """The exit code and everything written to a terminal of so many columns; SIGINT when `stop_at` appears."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        clean.update({"TERM": "xterm", **(environment or {})})
+        command = [RENORM, "train", "--out", folder] + SETTINGS + arguments
+        os.execvpe(command[0], command, clean)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    output = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        output += chunk
+        if stop_at is not None and stop_at in output:
+            os.kill(pid, signal.SIGINT)
+            stop_at = None
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(terminal)
+    return code, output.decode().replace("\r\n", "\n")
+
+
+def rewritten_lines(output):
+    return [COLOUR.sub("", text) for text in re.findall(r"\r([^\r\n]*)\x1b\[K", output) if text]
+
+
+def check_widths(work):
+    for columns in [200, 100, 60, 30, 12]:
+        folder = os.path.join(work, "columns-%d" % columns)
+        code, output = run(folder, columns, ["--steps", "300", "--eval-every", "150"])
+        assert code == 0, (code, output)
+        lines = [line for line in rewritten_lines(output) if line.startswith("step")]
+        assert lines, output
+        # At most ten a second, although the steps take a few milliseconds each.
+        assert len(lines) < 150, len(lines)
+        for line in lines:
+            assert len(line) < columns, (columns, line)
+        has = {name for name in ["images/s", "loss", "accuracy", "lr", "r_max", "clipped r", "left"] if name in lines[-1]}
+        if columns == 200:
+            assert len(has) == 7, lines[-1]
+        if columns == 60:
+            assert {"loss", "accuracy", "left"} <= has and "clipped r" not in has, lines[-1]
+        if columns == 30:
+            assert "loss" in has and "r_max" not in has, lines[-1]
+        stays = COLOUR.sub("", output)
+        assert stays.count("test accuracy") == 3, stays  # two evaluations and the result
+        assert "saved " in stays
+        # Nothing is left of the rewritten line.
+        assert re.search(r"\r\x1b\[K[^\r]*$", output), repr(output[-300:])
+
+
+def check_colour(work):
+    _, coloured = run(os.path.join(work, "coloured"), 80, ["--steps", "50"])
+    assert COLOUR.search(coloured), coloured
+    _, plain = run(os.path.join(work, "plain"), 80, ["--steps", "50"], {"NO_COLOR": "1"})
+    assert not COLOUR.search(plain), plain
+    _, dumb = run(os.path.join(work, "dumb"), 80, ["--steps", "50"], {"TERM": "dumb"})
+    assert "\x1b" not in dumb and "\r" not in dumb, dumb
+
+
+def check_interrupt(work):
+    folder = os.path.join(work, "interrupted")
+    code, output = run(folder, 80, ["--steps", "100000", "--eval-every", "100000"], stop_at=b"images/s")
+    assert code == 75, (code, output)
+    assert "stopping after this step; again to end at once" in output, output
+    assert re.search(r"renorm: stopped after step \d+ of 100000; continue with --resume\n$", output), output[-300:]
+
+
+def main():
+    work = tempfile.mkdtemp()
+    os.environ["RENORM_CACHE"] = os.path.join(work, "cache")
+    try:
+        check_widths(work)
+        check_colour(work)
+        check_interrupt(work)
+    finally:
+        shutil.rmtree(work)
+    print("all passed")
+
+
+main()

@@ -1,0 +1,197 @@
+#!/bin/sh
+# `renorm train` and `renorm eval` from outside, on a run of 20 small steps.
+# usage: train_test.sh RENORM
+set -u
+renorm=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export RENORM_CACHE="$work/cache"
+failures=0
+# 30 test images, so that most accuracies have many digits.
+data=strokes:classes=10,train=20,test=3,size=12
+
+fail() {
+  printf 'FAILED: %s\n' "$1"
+  sed 's/^/  stdout: /' "$work/out"
+  sed 's/^/  stderr: /' "$work/err"
+  failures=$((failures + 1))
+}
+
+# run CODE ARGUMENT...: the command ends with CODE; an error is one line and prints nothing.
+run() {
+  expected=$1
+  shift
+  "$renorm" "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  [ "$code" -eq "$expected" ] || fail "renorm $*: exit code $code instead of $expected"
+  if [ "$expected" -ne 0 ]; then
+    [ ! -s "$work/out" ] || fail "renorm $*: something on standard output"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "renorm $*: the error is not one line"
+  fi
+}
+
+# train CODE DIR ARGUMENT...: the run of all tests below.
+train() {
+  expected=$1
+  folder=$2
+  shift 2
+  run "$expected" train --out "$folder" --data $data --model convnet:8/2,16/2 --workers 2 --minibatch 10 \
+    --steps 20 --optimizer sgd --lr 0.3 --momentum 0.9 \
+    --norm-momentum 0.2 --log-every 1 --eval-every 10 --threads 1 "$@"
+}
+
+prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
+complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
+
+# same ONE OTHER: the last checkpoints of two runs have the same bytes of weights, averages and optimiser.
+same() {
+  for file in model average optimizer; do
+    cmp "$1/checkpoints/last/$file.safetensors" "$2/checkpoints/last/$file.safetensors" ||
+      fail "$file.safetensors of $1 and $2 differ"
+  done
+}
+
+# state DIR: a sum over all files, to see that nothing was changed.
+state() { (cd "$1" && find . -type f -exec sha256sum {} + | sort | sha256sum); }
+
+# The run, seen by something that is no terminal.
+train 0 "$work/run"
+prints "test accuracy"
+prints "renorm eval $work/run"
+for text in "making data: 230 images" "convnet:8/2,16/2" "$data" "2 x 10 = 20 images" "sgd, learning rate 0.3" \
+  "step 20/20" "r_max" "images/s" "saved $work/run/checkpoints/step-000000010"; do
+  complains "$text"
+done
+if LC_ALL=C grep -q '[[:cntrl:]]' "$work/out" "$work/err"; then fail "control characters in plain output"; fi
+cp "$work/out" "$work/trained_out"
+cp "$work/err" "$work/trained_err"
+
+python3 - "$work/run" <<'END' || fail "metrics.jsonl or summary.csv lacks something"
+import csv, json, math, sys
+lines = open(sys.argv[1] + "/metrics.jsonl").read().splitlines()
+records = [json.loads(line) for line in lines]
+steps = [record for record in records if record["kind"] == "step"]
+evaluations = [record for record in records if record["kind"] == "evaluation"]
+assert len(steps) + len(evaluations) == len(records)
+assert [record["step"] for record in steps] == list(range(1, 21))
+assert [record["step"] for record in evaluations] == [10, 20]
+for record in steps:
+    for key in ["loss", "accuracy", "learning_rate", "r_max", "d_max", "images_per_second"]:
+        assert math.isfinite(record[key]), (key, record[key])
+    assert len(record["layers"]) == 2
+rows = list(csv.DictReader(open(sys.argv[1] + "/summary.csv")))
+assert [int(row["step"]) for row in rows] == [10, 20]
+assert [float(row["accuracy"]) for row in rows] == [record["accuracy"] for record in evaluations]
+END
+
+# Whatever accuracy train printed, eval prints for that checkpoint, to the last digit.
+for step in 10 20; do
+  run 0 eval "$work/run" --checkpoint step-$step --json "$work/eval-$step.json"
+  [ ! -s "$work/err" ] || fail "eval: something on standard error"
+  accuracy=$(sed -n "s|^step $step/20  test accuracy \([^ ]*\) %.*|\1|p" "$work/trained_err")
+  raw=$(sed -n "s|^step $step/20 .* raw weights \([^ ]*\) %.*|\1|p" "$work/trained_err")
+  grep -qE -e "^averaged weights +$accuracy % " "$work/out" || fail "step $step: averaged accuracy is not $accuracy"
+  grep -qE -e "^raw weights +$raw % " "$work/out" || fail "step $step: raw accuracy is not $raw"
+done
+grep -qF -e "$accuracy % with averaged weights, $raw % with raw ones" "$work/trained_out" ||
+  fail "the result of train is not that of its last evaluation"
+python3 - "$work" <<'END' || fail "eval does not give what train recorded"
+import json, sys
+work = sys.argv[1]
+lines = open(work + "/run/metrics.jsonl").read().splitlines()
+for record in [json.loads(line) for line in lines]:
+    if record["kind"] != "evaluation":
+        continue
+    again = json.load(open("%s/eval-%d.json" % (work, record["step"])))
+    for key in ["accuracy", "loss", "raw_accuracy", "raw_loss", "images", "step", "split"]:
+        assert again[key] == record[key], (record["step"], key, again[key], record[key])
+    assert again["batch_statistics"] is False and again["sampler"] is None
+    assert sum(entry["images"] for entry in again["per_class"]) == 30
+    correct = sum(entry["correct"] for entry in again["per_class"])
+    assert 100.0 * correct / 30 == again["accuracy"]
+END
+
+# The other ways to evaluate; none changes the run.
+before=$(state "$work/run")
+run 0 eval "$work/run" --checkpoint best --split train --per-class
+prints "200 images of the train split"
+prints "class "
+run 0 eval "$work/run" --batch-statistics --sampler labels:5x2 --json -
+python3 - "$work/out" <<'END' || fail "the JSON of eval --batch-statistics lacks something"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert report["batch_statistics"] is True and report["sampler"] == "labels:5x2", report
+assert report["images"] == 30 and 0 <= report["accuracy"] <= 100
+END
+run 0 eval "$work/run" --data "$data,seed=2"
+prints "seed=2"
+run 2 eval "$work/run" --data strokes:classes=11,train=20,test=3,size=12
+complains "11 classes"
+run 66 eval "$work/run" --checkpoint step-15
+complains "15"
+run 73 eval "$work/run" --json "$work/missing/figures.json"
+complains "$work/missing/figures.json"
+[ "$before" = "$(state "$work/run")" ] || fail "eval changed the run"
+
+# A finished run is finished.
+cp -R "$work/run" "$work/copy"
+train 0 "$work/copy" --resume
+complains "finished"
+prints "test accuracy"
+same "$work/run" "$work/copy"
+[ "$(grep -c '"kind":"step"' "$work/copy/metrics.jsonl")" -eq 20 ] || fail "resuming a finished run added records"
+
+# Its config is the run.
+run 0 train --config "$work/run/config.toml" --out "$work/again" --quiet
+[ ! -s "$work/err" ] || fail "train --quiet: something on standard error"
+prints "test accuracy"
+same "$work/run" "$work/again"
+
+# Flags win over the file, also with the length in the other unit.
+printf 'data = "%s"\nmodel = "convnet:8/2,16/2"\nsteps = 50\nlr = 0.5\nnorm-scale = true\n' $data >"$work/base.toml"
+run 0 train --config "$work/base.toml" --out "$work/flags" --epochs 0.5 --minibatch 10 --lr 0.125 \
+  --norm-scale=false --norm batchnorm --ema-decay 0 --quiet
+for line in "steps = 10" "lr = 0.125" "norm-scale = false" 'norm = "batchnorm"'; do
+  grep -qxF -e "$line" "$work/flags/config.toml" || fail "config.toml lacks '$line'"
+done
+run 0 eval "$work/flags"
+prints "weights  "
+
+# Somebody who reads a few lines and goes away does not end the run.
+{
+  "$renorm" train --out "$work/piped" --config "$work/run/config.toml" --log-every 1 2>&1 >"$work/out"
+  echo $? >"$work/code"
+} | head -n 1 >"$work/err"
+[ "$(cat "$work/code")" -eq 0 ] || fail "a closed standard error: exit code $(cat "$work/code") instead of 0"
+same "$work/run" "$work/piped"
+
+# What is refused leaves everything as it was.
+before=$(state "$work/run")
+train 2 "$work/run"
+complains "$work/run"
+complains "--resume"
+train 2 "$work/run" --resume --seed 2
+complains "--seed"
+mkdir "$work/other"
+echo precious >"$work/other/file"
+train 2 "$work/other"
+complains "$work/other"
+[ "$(cat "$work/other/file")" = precious ] || fail "a file in a folder that holds no run was changed"
+train 73 "$work/other/file/run"
+complains "$work/other/file/run"
+train 73 /proc/renorm-run
+complains "/proc/renorm-run"
+run 66 train --out "$work/new" --data "mnist:$work/none"
+complains "$work/none"
+mkdir "$work/mnist"
+for file in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
+  echo "no idx file" >"$work/mnist/$file-ubyte"
+done
+run 65 train --out "$work/new" --data "mnist:$work/mnist"
+complains "$work/mnist/"
+run 65 train --out "$work/new" --data $data --sampler labels:5x30
+complains "30"
+[ "$before" = "$(state "$work/run")" ] || fail "a refused command changed the run"
+
+[ "$failures" -eq 0 ] && echo "all passed"
+exit "$failures"
