@@ -226,9 +226,13 @@ void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep) {
   }
   // Nothing older goes before the new one is on disk.
   sync_folder(path_);
+  settle(checkpoint.state, keep);
+}
+
+void CheckpointFolder::settle(const RunState& state, int64_t keep) {
   const std::vector<int64_t> all = steps();
-  update_links(path_, all, step, checkpoint.state.best_step);
-  prune(path_, all, step, checkpoint.state.best_step, keep);
+  update_links(path_, all, state.step, state.best_step);
+  prune(path_, all, state.step, state.best_step, keep);
   clean();
 }
 

@@ -48,6 +48,9 @@ class CheckpointFolder {
   // checkpoint of the same step is replaced. Throws IoError with path and reason; the checkpoints that were
   // there stay.
   void write(const Checkpoint& checkpoint, int64_t keep);
+  // The part of `write` that comes after the checkpoint itself: links and deletion. For a run that goes on
+  // from `state`, in case the process that wrote it was killed before it got there. Throws IoError.
+  void settle(const RunState& state, int64_t keep);
 
   // Steps that have a folder, ascending. Whether they are good is seen when reading.
   std::vector<int64_t> steps() const;

@@ -8,7 +8,7 @@
 
 namespace renorm::train {
 
-// The tensors' values in the given order, of any device and layout; the same values give the same bytes.
+// The values of tensors of any device and layout; the same values in the same order give the same bytes.
 // Float, double, bfloat16, half, int64, int32, uint8 and bool.
 std::string encode_tensors(const std::vector<NamedTensor>& tensors);
 

@@ -259,6 +259,17 @@ TEST_F(CheckpointFolderTest, CleansWhatKilledProcessesLeft) {
 }
 
 // In a container every process may have the same number.
+TEST_F(CheckpointFolderTest, SettlesWhatAKilledProcessLeftUndone) {
+  for (const int64_t step : {10, 20, 30}) folder().write(checkpoint(step, step), 3);
+  fs::remove(path_ / "last");
+  fs::create_symlink("step-000000020", path_ / "last");
+  fs::remove(path_ / "best");
+  folder().settle(checkpoint(30, 20).state, 1);
+  EXPECT_EQ(fs::read_symlink(path_ / "last"), "step-000000030");
+  EXPECT_EQ(fs::read_symlink(path_ / "best"), "step-000000020");
+  EXPECT_EQ(folder().steps(), (std::vector<int64_t>{20, 30}));
+}
+
 TEST_F(CheckpointFolderTest, WritesOverTheLeftoversOfItsOwnNumber) {
   const std::string number = std::to_string(getpid());
   for (const std::string name : {".tmp-step-000000002-", ".old-step-000000001-", ".tmp-last-"}) {

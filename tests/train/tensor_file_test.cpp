@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cstring>
+#include <map>
+
 #include "base/errors.h"
 #include "record/safetensors.h"
 
@@ -112,15 +115,17 @@ TEST_F(TensorFileTest, SameValuesGiveTheSameBytes) {
 }
 
 TEST_F(TensorFileTest, FileIsReadableWithoutTorch) {
-  const std::string bytes =
-      encode_tensors({{"a", torch::ones({2, 3})}, {"b", torch::zeros({}, torch::kLong)}});
-  const auto parsed = record::parse_safetensors(bytes, "f");
-  ASSERT_EQ(parsed.tensors.size(), 2u);
-  EXPECT_EQ(parsed.tensors[0].name, "a");
-  EXPECT_EQ(parsed.tensors[0].dtype, "F32");
-  EXPECT_EQ(parsed.tensors[0].shape, (std::vector<int64_t>{2, 3}));
-  EXPECT_EQ(parsed.tensors[1].dtype, "I64");
-  EXPECT_TRUE(parsed.tensors[1].shape.empty());
+  const auto weight = torch::randn({2, 3});
+  const std::string bytes = encode_tensors({{"w", weight}, {"count", torch::tensor(int64_t{258})}});
+  std::map<std::string, record::TensorBytes> parsed;
+  for (const auto& tensor : record::parse_safetensors(bytes, "f").tensors) parsed[tensor.name] = tensor;
+  ASSERT_EQ(parsed.size(), 2u);
+  EXPECT_EQ(parsed["w"].dtype, "F32");
+  EXPECT_EQ(parsed["w"].shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(std::memcmp(parsed["w"].data, weight.data_ptr(), 24), 0);
+  EXPECT_EQ(parsed["count"].dtype, "I64");
+  EXPECT_TRUE(parsed["count"].shape.empty());
+  EXPECT_EQ(std::string(parsed["count"].data, 8), std::string("\2\1\0\0\0\0\0\0", 8));
 }
 
 TEST_F(TensorFileTest, MissingTensorIsNamed) {
