@@ -51,6 +51,7 @@ class Session {
     const bool old = holds_run(request.folder, request.resume);
     make_writable_folder(paths_.folder);
     lock_.emplace(paths_.lock);
+    clean_run_folder(paths_);
     std::optional<Checkpoint> checkpoint;
     if (old) checkpoint = newest_checkpoint();
     if (old) {
@@ -152,6 +153,10 @@ class Session {
     record.gradient_norm = result.gradient_norm;
     record.r_max = result.r_max;
     record.d_max = result.d_max;
+    record.images_per_second = rate_;
+    if (window_images_ > 0) {
+      record.images_per_second = static_cast<double>(window_images_) / seconds_since(window_start_);
+    }
     record.layers = trainer_->clips();
     for (const record::LayerClips& layer : record.layers) {
       const auto share = 1.0 / static_cast<double>(record.layers.size());
@@ -163,10 +168,10 @@ class Session {
   }
 
   void log(const StepResult& result) {
-    record::StepRecord record = record_of(result);
-    record.images_per_second = static_cast<double>(window_images_) / seconds_since(window_start_);
+    const record::StepRecord record = record_of(result);
     metrics_->append(record::to_json_line(record));
     observer_.logged(record);
+    rate_ = record.images_per_second;
     window_images_ = 0;
     window_start_ = Clock::now();
   }
@@ -220,7 +225,9 @@ class Session {
   RunState state_;
   std::optional<LineFile> metrics_;
   std::optional<LineFile> summary_;
+  // Images since the last record, and how fast they went until then.
   int64_t window_images_ = 0;
+  double rate_ = 0.0;
   Clock::time_point window_start_ = Clock::now();
 };
 

@@ -15,10 +15,29 @@
 #include "base/text.h"
 
 namespace renorm::train {
+namespace {
+
+constexpr const char* kConfig = "config.toml";
+
+// What write_atomically() makes beside the config, and what make_writable_folder() tries a folder with.
+bool is_half_written(const std::string& name) {
+  const auto starts_with = [&name](const std::string& start) {
+    return name.compare(0, start.size(), start) == 0;
+  };
+  return starts_with(std::string(kConfig) + ".tmp.") || starts_with("writable.tmp.");
+}
+
+void clean_folder(const std::string& folder) {
+  for (const std::string& name : list_folder(folder)) {
+    if (is_half_written(name)) unlink((folder + "/" + name).c_str());
+  }
+}
+
+}  // namespace
 
 RunPaths::RunPaths(const std::string& folder)
     : folder(folder),
-      config(folder + "/config.toml"),
+      config(folder + "/" + kConfig),
       metrics(folder + "/metrics.jsonl"),
       summary(folder + "/summary.csv"),
       checkpoints(folder + "/checkpoints"),
@@ -26,9 +45,11 @@ RunPaths::RunPaths(const std::string& folder)
 
 bool holds_run(const std::string& folder, bool resume) {
   const std::vector<std::string> names = list_folder(folder);
-  // A run that failed before it began leaves its lock behind.
-  if (names.empty() || (names.size() == 1 && names.front() == "lock")) return false;
-  if (std::find(names.begin(), names.end(), "config.toml") == names.end()) {
+  const auto counts_as_nothing = [](const std::string& name) {
+    return name == "lock" || is_half_written(name);
+  };
+  if (std::all_of(names.begin(), names.end(), counts_as_nothing)) return false;
+  if (std::find(names.begin(), names.end(), kConfig) == names.end()) {
     throw UsageError(
         fmt::format("--out '{}' holds other files and no run of renorm; choose an empty or new folder",
                     printable(folder)));
@@ -39,6 +60,11 @@ bool holds_run(const std::string& folder, bool resume) {
                     printable(folder)));
   }
   return true;
+}
+
+void clean_run_folder(const RunPaths& paths) {
+  clean_folder(paths.folder);
+  clean_folder(paths.checkpoints);
 }
 
 FolderLock::FolderLock(const std::string& path)

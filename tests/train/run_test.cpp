@@ -103,6 +103,7 @@ TEST_F(Run, LeavesConfigMetricsSummaryAndCheckpoints) {
   ASSERT_EQ(metrics.evaluations.size(), 2U);
   EXPECT_EQ(metrics.evaluations.back().step, 20);
   EXPECT_EQ(metrics.steps.back().layers.size(), 2U);
+  for (const record::StepRecord& step : metrics.steps) EXPECT_GT(step.images_per_second, 0.0);
   EXPECT_EQ(list_folder(folder_.path("run")),
             (std::vector<std::string>{"checkpoints", "config.toml", "lock", "metrics.jsonl", "summary.csv"}));
   EXPECT_DOUBLE_EQ(result.last.averaged.accuracy, metrics.evaluations.back().averaged.accuracy);
@@ -134,6 +135,16 @@ TEST_F(Run, WithoutACheckpointResumingStartsAnew) {
   std::filesystem::remove_all(folder_.path("parts/checkpoints"));
   finish("parts", /*resume=*/true);
   expect_same_state("whole", "parts");
+}
+
+TEST_F(Run, KilledBeforeTheConfigWasWrittenItStartsAnew) {
+  std::filesystem::create_directories(folder_.path("run"));
+  std::ofstream(folder_.path("run/lock"));
+  std::ofstream(folder_.path("run/config.toml.tmp.123.0")) << "data = ";
+  std::ofstream(folder_.path("run/writable.tmp.123.0"));
+  finish("run");
+  EXPECT_EQ(list_folder(folder_.path("run")),
+            (std::vector<std::string>{"checkpoints", "config.toml", "lock", "metrics.jsonl", "summary.csv"}));
 }
 
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsTaken) {
