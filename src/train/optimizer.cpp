@@ -181,8 +181,10 @@ void scale(const torch::Tensor& tensor, double factor) {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters) {
   const std::string& kind = options.kind;
-  if (kind == "rmsprop-tf") return std::make_unique<RuleOptimizer<RmspropTfRule>>(options, parameters);
-  if (kind == "rmsprop") return std::make_unique<RuleOptimizer<RmspropRule>>(options, parameters);
+  if (kind == "rmsprop-tf")
+    return std::make_unique<RuleOptimizer<RmspropRule<RmspropForm::kTensorFlow>>>(options, parameters);
+  if (kind == "rmsprop")
+    return std::make_unique<RuleOptimizer<RmspropRule<RmspropForm::kLibTorch>>>(options, parameters);
   if (kind == "sgd") return std::make_unique<RuleOptimizer<SgdRule>>(options, parameters);
   if (kind == "adamw") return std::make_unique<RuleOptimizer<AdamwRule>>(options, parameters);
   throw UsageError("there is no optimizer '" + printable(kind) + "'" +

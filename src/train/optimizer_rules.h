@@ -31,61 +31,19 @@ struct StepRates {
 };
 
 // A rule updates the values [first, last); ranges are independent of each other.
-class RmspropTfRule {
- public:
-  static constexpr bool kCountsSteps = false;
-  explicit RmspropTfRule(const OptimizerOptions& options) : options_(options) {}
 
-  std::vector<StateKind> kinds() const {
-    if (options_.momentum == 0.0) return {{"mean_square", 1.0}};
-    return {{"mean_square", 1.0}, {"momentum", 0.0}};
-  }
+enum class RmspropForm { kTensorFlow, kLibTorch };
 
-  template <typename T>
-  void update(const ParameterMemory<T>& memory, const StepRates& rates, int64_t first, int64_t last) const {
-    if (memory.state[1] != nullptr) {
-      loop<true>(memory, rates, first, last);
-    } else {
-      loop<false>(memory, rates, first, last);
-    }
-  }
-
- private:
-  template <bool kMomentum, typename T>
-  void loop(const ParameterMemory<T>& memory, const StepRates& rates, int64_t first, int64_t last) const {
-    T* __restrict value = memory.value;
-    const T* __restrict gradient = memory.gradient;
-    T* __restrict mean_square = memory.state[0];
-    T* __restrict buffer = memory.state[1];
-    const T lr = static_cast<T>(rates.learning_rate);
-    const T decay = static_cast<T>(rates.weight_decay);
-    const T alpha = static_cast<T>(options_.alpha);
-    const T rest = static_cast<T>(1.0 - options_.alpha);
-    const T eps = static_cast<T>(options_.eps);
-    const T momentum = static_cast<T>(options_.momentum);
-    for (int64_t i = first; i < last; ++i) {
-      const T g = gradient[i] + decay * value[i];
-      mean_square[i] = alpha * mean_square[i] + rest * g * g;
-      T move = lr * g / std::sqrt(mean_square[i] + eps);
-      if constexpr (kMomentum) {
-        buffer[i] = momentum * buffer[i] + move;
-        move = buffer[i];
-      }
-      value[i] -= move;
-    }
-  }
-
-  OptimizerOptions options_;
-};
-
+template <RmspropForm kForm>
 class RmspropRule {
  public:
   static constexpr bool kCountsSteps = false;
   explicit RmspropRule(const OptimizerOptions& options) : options_(options) {}
 
   std::vector<StateKind> kinds() const {
-    if (options_.momentum == 0.0) return {{"mean_square", 0.0}};
-    return {{"mean_square", 0.0}, {"momentum", 0.0}};
+    const StateKind mean_square = {"mean_square", kForm == RmspropForm::kTensorFlow ? 1.0 : 0.0};
+    if (options_.momentum == 0.0) return {mean_square};
+    return {mean_square, {"momentum", 0.0}};
   }
 
   template <typename T>
@@ -100,6 +58,7 @@ class RmspropRule {
  private:
   template <bool kMomentum, typename T>
   void loop(const ParameterMemory<T>& memory, const StepRates& rates, int64_t first, int64_t last) const {
+    constexpr bool kTensorFlow = kForm == RmspropForm::kTensorFlow;
     T* __restrict value = memory.value;
     const T* __restrict gradient = memory.gradient;
     T* __restrict mean_square = memory.state[0];
@@ -113,12 +72,15 @@ class RmspropRule {
     for (int64_t i = first; i < last; ++i) {
       const T g = gradient[i] + decay * value[i];
       mean_square[i] = alpha * mean_square[i] + rest * g * g;
-      const T root = std::sqrt(mean_square[i]) + eps;
-      if constexpr (kMomentum) {
+      const T root = kTensorFlow ? std::sqrt(mean_square[i] + eps) : std::sqrt(mean_square[i]) + eps;
+      if constexpr (!kMomentum) {
+        value[i] -= lr * g / root;
+      } else if constexpr (kTensorFlow) {
+        buffer[i] = momentum * buffer[i] + lr * g / root;
+        value[i] -= buffer[i];
+      } else {
         buffer[i] = momentum * buffer[i] + g / root;
         value[i] -= lr * buffer[i];
-      } else {
-        value[i] -= lr * g / root;
       }
     }
   }

@@ -3,32 +3,10 @@
 # usage: train_test.sh RENORM
 set -u
 renorm=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/lib.sh"
 export RENORM_CACHE="$work/cache"
-failures=0
 # 30 test images, so that most accuracies have many digits.
 data=strokes:classes=10,train=20,test=3,size=12
-
-fail() {
-  printf 'FAILED: %s\n' "$1"
-  sed 's/^/  stdout: /' "$work/out"
-  sed 's/^/  stderr: /' "$work/err"
-  failures=$((failures + 1))
-}
-
-# run CODE ARGUMENT...: the command ends with CODE; an error is one line and prints nothing.
-run() {
-  expected=$1
-  shift
-  "$renorm" "$@" >"$work/out" 2>"$work/err"
-  code=$?
-  [ "$code" -eq "$expected" ] || fail "renorm $*: exit code $code instead of $expected"
-  if [ "$expected" -ne 0 ]; then
-    [ ! -s "$work/out" ] || fail "renorm $*: something on standard output"
-    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "renorm $*: the error is not one line"
-  fi
-}
 
 # train CODE DIR ARGUMENT...: the run of all tests below.
 train() {

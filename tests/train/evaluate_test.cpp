@@ -8,39 +8,17 @@
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "support.h"
 #include "train/tensor_file.h"
 #include "train/weight_average.h"
 
 namespace renorm::train {
 namespace {
 
+using testing::TinySplit;
+
 constexpr int64_t kClasses = 4;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-class TinySplit : public data::Split {
- public:
-  TinySplit(torch::Tensor images, std::vector<int64_t> labels)
-      : images_(std::move(images)), labels_(std::move(labels)) {}
-
-  const std::vector<int64_t>& labels() const override { return labels_; }
-  data::Batch load(const std::vector<data::Draw>& draws) const override {
-    std::vector<int64_t> indices;
-    std::vector<int64_t> labels;
-    for (const auto& draw : draws) {
-      indices.push_back(draw.index);
-      labels.push_back(labels_.at(static_cast<size_t>(draw.index)));
-      tickets.push_back(draw.ticket);
-    }
-    return {images_.index_select(0, torch::tensor(indices, torch::kLong)),
-            torch::tensor(labels, torch::kLong)};
-  }
-
-  mutable std::vector<uint64_t> tickets;
-
- private:
-  torch::Tensor images_;
-  std::vector<int64_t> labels_;
-};
 
 // Random images of `kClasses` channels, labels 0 1 2 3 0 1 ...
 TinySplit random_split(int64_t size) {

@@ -31,10 +31,14 @@ class TinySplit : public data::Split {
     std::vector<int64_t> labels;
     for (const data::Draw& draw : draws) {
       indices.push_back(draw.index);
-      labels.push_back(labels_[draw.index]);
+      labels.push_back(labels_.at(static_cast<size_t>(draw.index)));
+      tickets.push_back(draw.ticket);
     }
-    return {images_.index_select(0, torch::tensor(indices)), torch::tensor(labels)};
+    return {images_.index_select(0, torch::tensor(indices, torch::kLong)),
+            torch::tensor(labels, torch::kLong)};
   }
+
+  mutable std::vector<uint64_t> tickets;  // of all examples loaded so far
 
  private:
   torch::Tensor images_;

@@ -1,0 +1,25 @@
+# What the tests of the command share. Needs $renorm; sets $work, a folder that is gone in the end, and $failures.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+  printf 'FAILED: %s\n' "$1"
+  sed 's/^/  stdout: /' "$work/out"
+  sed 's/^/  stderr: /' "$work/err"
+  failures=$((failures + 1))
+}
+
+# run CODE ARGUMENT...: the command ends with CODE; an error is one line on standard error and nothing on
+# standard output.
+run() {
+  expected=$1
+  shift
+  "$renorm" "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  [ "$code" -eq "$expected" ] || fail "renorm $*: exit code $code instead of $expected"
+  if [ "$expected" -ne 0 ]; then
+    [ ! -s "$work/out" ] || fail "renorm $*: something on standard output"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "renorm $*: the error is not one line"
+  fi
+}
