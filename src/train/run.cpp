@@ -113,6 +113,8 @@ class Session {
 
   // Whatever fails here has found out before the first step.
   void start_files() try {
+    // A process that was killed right after its checkpoint has not set the links.
+    if (state_.step > 0) checkpoints_.settle(state_, trainer_->config().keep);
     write_atomically(paths_.config, to_toml(trainer_->config()));
     metrics_.emplace(paths_.metrics, state_.metrics_bytes);
     summary_.emplace(paths_.summary, state_.summary_bytes);

@@ -170,6 +170,15 @@ TEST_F(Run, AFinishedRunIsNotRunTwice) {
   EXPECT_EQ(second.best_step, first.best_step);
 }
 
+TEST_F(Run, KilledBeforeTheLinksWereSetTheyAreSetByResuming) {
+  finish("run");
+  const std::string link = folder_.path("run/checkpoints/last");
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("step-000000010", link);
+  finish("run", /*resume=*/true);
+  EXPECT_EQ(std::filesystem::read_symlink(link), "step-000000020");
+}
+
 TEST_F(Run, RefusesAFolderThatHoldsAnotherRunOrOtherFiles) {
   finish("run");
   expect_parts(message_of<UsageError>([&] { finish("run"); }), {"run", "--resume"});
