@@ -16,8 +16,8 @@ struct RunPaths {
   std::string lock;
 };
 
-// Whether the folder holds a run. Throws UsageError if it holds anything else, or a run without `resume`. What
-// a process that was killed before its first step leaves behind counts as nothing.
+// Whether the folder holds a run. Throws UsageError if it holds anything else, or a run without `resume`.
+// What a process that was killed before its first step leaves behind counts as nothing.
 bool holds_run(const std::string& folder, bool resume);
 
 // Deletes half-written files that a killed process left behind. Only while the lock is held.

@@ -40,8 +40,8 @@ void keep_freed_memory() {
 #endif
 }
 
-bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchLayerOptions& flags, Progress& progress,
-                               const std::string& place) {
+bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchLayerOptions& flags,
+                               Progress& progress, const std::string& place) {
   const std::string name =
       fmt::format("{} {} {}", place, bench::name_of(shape_and_layout.layout), shape_and_layout.shape_name());
   progress.show(name + ": checking that all agree");
