@@ -78,7 +78,8 @@ void check_input(const Entry& entry, const InputShape& input) {
 std::shared_ptr<Classifier> make_model(const std::string& spec, const InputShape& input,
                                        const MakeNorm& make_norm) {
   const size_t colon = spec.find(':');
-  const Entry& entry = find_entry(spec.substr(0, colon));
+  const std::string name = spec.substr(0, colon);
+  const Entry& entry = find_entry(name);
   check_input(entry, input);
   std::shared_ptr<Classifier> model;
   if (entry.make == nullptr) {
