@@ -29,7 +29,7 @@ bool is_half_written(const std::string& name) {
 
 void clean_folder(const std::string& folder) {
   for (const std::string& name : list_folder(folder)) {
-    if (is_half_written(name)) unlink((folder + "/" + name).c_str());
+    if (is_half_written(name)) unlink(fmt::format("{}/{}", folder, name).c_str());
   }
 }
 

@@ -109,6 +109,7 @@ std::vector<Measured> measure(const BenchStepOptions& options, const data::Datas
   for (Measured& measured : all) measured.peak_memory = peak_memory_of(options, dataset, measured.norm);
 
   std::vector<std::unique_ptr<train::Trainer>> trainers;
+  trainers.reserve(all.size());
   for (const Measured& measured : all) trainers.push_back(trainer_for(options, dataset, measured.norm));
   for (int64_t i = 0; i < kWarmUpSteps + options.steps; ++i) {
     progress.show(fmt::format("step {} of {}", i + 1, kWarmUpSteps + options.steps));

@@ -36,7 +36,7 @@ void guarded(const Options& options) {
 }  // namespace renorm::cli
 
 extern "C" {
-extern const renorm::cli::Core renorm_core;
+extern const renorm::cli::Core renorm_core;  // NOLINT(readability-identifier-naming): a symbol's name
 const renorm::cli::Core renorm_core = {
     renorm::cli::guarded<renorm::cli::BenchLayerOptions, renorm::cli::run_bench_layer>,
     renorm::cli::guarded<renorm::cli::BenchStepOptions, renorm::cli::run_bench_step>,
