@@ -35,6 +35,7 @@ inline std::vector<NamedTensor> make_parameters(at::ScalarType dtype = torch::kF
       {"linear.weight", {7, 9}},
       {"linear.bias", {7}},
       {"one.bias", {1}}};
+  all.reserve(shapes.size());
   for (const auto& [name, shape] : shapes) {
     all.push_back({name, torch::randn(shape, torch::dtype(dtype)).set_requires_grad(true)});
   }
@@ -43,6 +44,7 @@ inline std::vector<NamedTensor> make_parameters(at::ScalarType dtype = torch::kF
 
 inline std::vector<NamedTensor> copies(const std::vector<NamedTensor>& parameters) {
   std::vector<NamedTensor> all;
+  all.reserve(parameters.size());
   for (const auto& p : parameters) {
     all.push_back({p.name, p.tensor.detach().clone().set_requires_grad(true)});
   }

@@ -139,9 +139,9 @@ TEST_F(Run, WithoutACheckpointResumingStartsAnew) {
 
 TEST_F(Run, KilledBeforeTheConfigWasWrittenItStartsAnew) {
   std::filesystem::create_directories(folder_.path("run"));
-  std::ofstream(folder_.path("run/lock"));
+  std::ofstream(folder_.path("run/lock")) << "";
   std::ofstream(folder_.path("run/config.toml.tmp.123.0")) << "data = ";
-  std::ofstream(folder_.path("run/writable.tmp.123.0"));
+  std::ofstream(folder_.path("run/writable.tmp.123.0")) << "";
   finish("run");
   EXPECT_EQ(list_folder(folder_.path("run")),
             (std::vector<std::string>{"checkpoints", "config.toml", "lock", "metrics.jsonl", "summary.csv"}));

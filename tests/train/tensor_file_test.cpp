@@ -33,6 +33,7 @@ std::vector<NamedTensor> every_dtype() {
 
 std::vector<NamedTensor> blanks_of(const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> blanks;
+  blanks.reserve(tensors.size());
   for (const auto& named : tensors) blanks.push_back({named.name, torch::zeros_like(named.tensor)});
   return blanks;
 }
@@ -75,6 +76,7 @@ TEST_F(TensorFileTest, OrderOfNamesIsFreeAndOrderOfMemoryToo) {
                                             {"expanded", torch::randn({1, 4}).expand({3, 4})}};
   const std::string bytes = encode_tensors(tensors);
   std::vector<NamedTensor> plain;
+  plain.reserve(tensors.size());
   for (const auto& named : tensors) plain.push_back({named.name, named.tensor.contiguous()});
   EXPECT_EQ(bytes, encode_tensors(plain));
 
@@ -109,6 +111,7 @@ TEST_F(TensorFileTest, RestoresInPlaceIntoParameters) {
 TEST_F(TensorFileTest, SameValuesGiveTheSameBytes) {
   const auto tensors = every_dtype();
   std::vector<NamedTensor> copies;
+  copies.reserve(tensors.size());
   for (const auto& named : tensors) copies.push_back({named.name, named.tensor.clone()});
   EXPECT_EQ(encode_tensors(tensors), encode_tensors(copies));
   restore_tensors(encode_tensors({}), "f", {});

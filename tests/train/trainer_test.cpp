@@ -212,6 +212,7 @@ TEST(Trainer, ClipsTheGradientAndReportsItsNormBefore) {
   });
   const auto start = named_parameters(clipped.model());
   std::vector<torch::Tensor> before;
+  before.reserve(start.size());
   for (const NamedTensor& parameter : start) before.push_back(parameter.tensor.detach().clone());
   const StepResult result = clipped.step();
   EXPECT_DOUBLE_EQ(result.gradient_norm, free.step().gradient_norm);
