@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "record/strict_json.h"
 #include "train/checkpoint.h"
 #include "train/settings.h"
 
@@ -17,7 +18,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kFormatVersion = 1;
 constexpr size_t kLongestFile = 1 << 20;
-constexpr int kDeepest = 4;
 constexpr int64_t kGreatest = std::numeric_limits<int64_t>::max();
 constexpr double kMostSeconds = 1e12;
 
@@ -44,44 +44,12 @@ Json typed_value(const Setting& setting, const Config& config) {
   return parse_number(text, setting.name, -infinity, infinity);
 }
 
-// Refuses, while reading, what would cost memory or hide one value behind another.
-class Guard {
- public:
-  explicit Guard(const std::string& file) : file_(file) {}
-
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
-      if (depth >= kDeepest) throw DataError(fmt::format("{}: nested deeper than a state.json is", file_));
-      if (keys_.size() <= static_cast<size_t>(depth)) keys_.resize(static_cast<size_t>(depth) + 1);
-      keys_[static_cast<size_t>(depth)].clear();
-    }
-    if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_[static_cast<size_t>(depth) - 1].insert(key).second) {
-        throw DataError(fmt::format("{}: '{}' is given twice", file_, printable(key)));
-      }
-    }
-    return true;
-  }
-
- private:
-  std::string file_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open, outermost first
-};
-
-Json parse_json(const std::string& text, const std::string& file) {
+Json parse_state(const std::string& text, const std::string& file) {
   if (text.size() > kLongestFile) {
     throw DataError(
         fmt::format("{}: a state.json may have {} bytes, got {}", file, kLongestFile, text.size()));
   }
-  Guard guard(file);
-  try {
-    return Json::parse(text, std::ref(guard));
-  } catch (const Json::parse_error& error) {
-    throw DataError(fmt::format("{}: not JSON from byte {} on", file, error.byte));
-  } catch (const Json::exception& error) {
-    throw DataError(fmt::format("{}: cannot be read as JSON: {}", file, printable(error.what())));
-  }
+  return record::parse_json(text, file);
 }
 
 // A value of the file and where it is: "best.step".
@@ -201,7 +169,7 @@ std::string to_json(const RunState& state) {
 
 RunState parse_run_state(const std::string& text, const std::string& file) {
   const std::string safe_file = printable(file);
-  const Json json = parse_json(text, safe_file);
+  const Json json = parse_state(text, safe_file);
   const Entry root(json, safe_file, "");
   const int64_t version = root.member("format_version").as_integer(1);
   if (version > kFormatVersion) {
