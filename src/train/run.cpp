@@ -250,16 +250,10 @@ OpenedRun open_run(const std::string& folder, const std::string& checkpoint,
   opened.dataset = data::open_dataset(found.state.config.data, options);
   at::set_num_threads(found.state.config.threads);
   opened.model = build_model(found.state.config, opened.dataset.description);
-  const auto restore = [&](const char* name, std::vector<NamedTensor> into) {
-    const auto file = found.tensors.find(name);
-    if (file == found.tensors.end())
-      throw DataError(fmt::format("{}: there is no {}", opened.checkpoint, name));
-    restore_tensors(file->second, opened.checkpoint + "/" + name, std::move(into));
-  };
-  restore("model.safetensors", named_state(*opened.model));
+  restore_file(found.tensors, kModelFile, opened.checkpoint, named_state(*opened.model));
   if (found.state.config.ema_decay > 0.0) {
     opened.average = std::make_unique<WeightAverage>(*opened.model, found.state.config.ema_decay);
-    restore("average.safetensors", opened.average->averages());
+    restore_file(found.tensors, kAverageFile, opened.checkpoint, opened.average->averages());
   }
   opened.model->eval();
   return opened;

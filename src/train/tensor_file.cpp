@@ -9,6 +9,7 @@
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/text.h"
@@ -108,6 +109,13 @@ void restore_tensors(const std::string& bytes, const std::string& file, std::vec
   }
   const torch::NoGradGuard no_grad;
   for (const TensorBytes& stored : parsed.tensors) copy_into(stored, *wanted[stored.name]);
+}
+
+void restore_file(const std::map<std::string, std::string>& files, const std::string& name,
+                  const std::string& folder, std::vector<NamedTensor> into) {
+  const auto found = files.find(name);
+  if (found == files.end()) throw DataError(fmt::format("{}: there is no {}", folder, name));
+  restore_tensors(found->second, fmt::format("{}/{}", folder, name), std::move(into));
 }
 
 }  // namespace renorm::train

@@ -1,6 +1,7 @@
 // Named tensors to safetensors bytes and back.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,5 +16,10 @@ std::string encode_tensors(const std::vector<NamedTensor>& tensors);
 // Copies every tensor of the file into the live one of the same name. Throws DataError naming file and tensor
 // if one is missing or not wanted, or its dtype or shape differ; then nothing was changed.
 void restore_tensors(const std::string& bytes, const std::string& file, std::vector<NamedTensor> into);
+
+// The same from the file `name` among a checkpoint's `files`; `folder` starts the messages. Throws DataError
+// also if there is no such file.
+void restore_file(const std::map<std::string, std::string>& files, const std::string& name,
+                  const std::string& folder, std::vector<NamedTensor> into);
 
 }  // namespace renorm::train

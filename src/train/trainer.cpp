@@ -17,10 +17,6 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kAverageFile = "average.safetensors";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
-
 // Seconds since the last call.
 class Stopwatch {
  public:
@@ -217,14 +213,9 @@ std::map<std::string, std::string> Trainer::encode() {
 
 void Trainer::restore(const std::map<std::string, std::string>& files, int64_t steps_done,
                       const std::string& folder) {
-  const auto restore_file = [&](const char* name, const std::vector<NamedTensor>& into) {
-    const auto found = files.find(name);
-    if (found == files.end()) throw DataError(fmt::format("{}: there is no {}", folder, name));
-    restore_tensors(found->second, folder + "/" + name, into);
-  };
-  restore_file(kModelFile, named_state(*model_));
-  restore_file(kOptimizerFile, optimizer_->state());
-  if (average_) restore_file(kAverageFile, average_->averages());
+  restore_file(files, kModelFile, folder, named_state(*model_));
+  restore_file(files, kOptimizerFile, folder, optimizer_->state());
+  if (average_) restore_file(files, kAverageFile, folder, average_->averages());
   steps_done_ = steps_done;
 }
 

@@ -18,6 +18,11 @@
 
 namespace renorm::train {
 
+// The files of a checkpoint that hold tensors.
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kAverageFile = "average.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
 // Seconds of a step by part.
 struct StepTimes {
   double load = 0.0;
