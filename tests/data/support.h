@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -76,8 +77,8 @@ inline std::string gzip(const std::string& bytes) {
 }
 
 // The body must throw exactly Error, and its message must have all parts.
-template <typename Error>
-void expect_error(const std::function<void()>& body, const std::vector<std::string>& parts) {
+template <typename Error, typename Parts = std::initializer_list<std::string>>
+void expect_error(const std::function<void()>& body, const Parts& parts) {
   try {
     body();
   } catch (const Error& error) {
@@ -91,7 +92,7 @@ void expect_error(const std::function<void()>& body, const std::vector<std::stri
     ADD_FAILURE() << "another error: " << error.what();
     return;
   }
-  ADD_FAILURE() << "no error; expected one about " << (parts.empty() ? "" : parts.front());
+  ADD_FAILURE() << "no error; expected one about " << (parts.size() == 0 ? "" : *parts.begin());
 }
 
 }  // namespace renorm::data::testing
