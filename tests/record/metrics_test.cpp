@@ -204,7 +204,7 @@ TEST(Metrics, RefusesBadRecordsByFileAndLine) {
       {with("/step", uint64_t{1} << 63), "m.jsonl:2: 'step' must be a whole number of at least 0"},
       {with("/step", nullptr), "m.jsonl:2: 'step' must be"},
       {with("/layers", 1), "m.jsonl:2: 'layers' must be an array, got 1"},
-      {with("/layers/0", 1), "m.jsonl:2: 'layers' must be an array of objects"},
+      {with("/layers/0", 1), "m.jsonl:2: 'layers[0]' must be an object, got 1"},
       {with("/layers/0/name", 1), "m.jsonl:2: 'layers[0].name' must be a string"},
       {with("/layers/0/r", 1), "m.jsonl:2: 'layers[0].r' must be an object"},
       {with("/layers/0/d/max", "x"), "m.jsonl:2: 'layers[0].d.max' must be a number or null"},

@@ -1,0 +1,170 @@
+#include "record/results.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "record/json_fields.h"
+#include "record/strict_json.h"
+
+namespace renorm::record {
+
+template <>
+struct Fields<Measure> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& measure, const Visitor& visit) {
+    visit("mean", measure.mean);
+    visit("spread", measure.spread);
+    visit("values", measure.values);
+  }
+};
+
+template <>
+struct Fields<CurvePoint> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& point, const Visitor& visit) {
+    visit("step", point.step);
+    visit("mean", point.mean);
+    visit("values", point.values);
+  }
+};
+
+template <>
+struct Fields<TrainingPoint> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& point, const Visitor& visit) {
+    visit("step", point.step);
+    visit("loss", point.loss);
+    visit("accuracy", point.accuracy);
+    visit("learning_rate", point.learning_rate);
+    visit("r_max", point.r_max);
+    visit("d_max", point.d_max);
+    visit("r_clipped", point.r_clipped);
+    visit("d_clipped", point.d_clipped);
+  }
+};
+
+template <>
+struct Fields<PaperFigures> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& paper, const Visitor& visit) {
+    visit("test_accuracy", paper.test_accuracy);
+    visit("train_accuracy", paper.train_accuracy);
+    visit("batch_statistics_accuracy", paper.batch_statistics_accuracy);
+    visit("note", paper.note);
+  }
+};
+
+template <>
+struct Fields<ArmRun> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& run, const Visitor& visit) {
+    visit("seed", run.seed);
+    visit("folder", run.folder);
+    visit("steps_done", run.steps_done);
+    visit("seconds", run.seconds);
+    visit("finished", run.finished);
+  }
+};
+
+template <>
+struct Fields<Arm> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& arm, const Visitor& visit) {
+    visit("name", arm.name);
+    visit("figure", arm.figure);
+    visit("label", arm.label);
+    visit("command", arm.command);
+    visit("renorm", arm.renorm);
+    visit("steps", arm.steps);
+    visit("paper", arm.paper);
+    visit("test_accuracy", arm.test_accuracy);
+    visit("train_accuracy", arm.train_accuracy);
+    visit("batch_statistics_accuracy", arm.batch_statistics_accuracy);
+    visit("batch_statistics_sampler", arm.batch_statistics_sampler);
+    visit("steps_to_reference", arm.steps_to_reference);
+    visit("curve", arm.curve);
+    visit("training", arm.training);
+    visit("runs", arm.runs);
+  }
+};
+
+template <>
+struct Fields<Figure> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& figure, const Visitor& visit) {
+    visit("id", figure.id);
+    visit("title", figure.title);
+    visit("caption", figure.caption);
+    visit("in_paper", figure.in_paper);
+  }
+};
+
+template <>
+struct Fields<Claim> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& claim, const Visitor& visit) {
+    visit("text", claim.text);
+    visit("verdict", claim.verdict);
+    visit("evidence", claim.evidence);
+    visit("in_paper", claim.in_paper);
+  }
+};
+
+template <>
+struct Fields<Results> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& results, const Visitor& visit) {
+    visit("format_version", results.format_version);
+    visit("name", results.name);
+    visit("title", results.title);
+    visit("data", results.data);
+    visit("model", results.model);
+    visit("steps", results.steps);
+    visit("seeds", results.seeds);
+    visit("command", results.command);
+    visit("versions", results.versions);
+    visit("test_images", results.test_images);
+    visit("finished", results.finished);
+    visit("test", results.test);
+    visit("figures", results.figures);
+    visit("arms", results.arms);
+    visit("claims", results.claims);
+  }
+};
+
+Measure measure_of(std::vector<double> values) {
+  Measure measure;
+  measure.values = std::move(values);
+  if (measure.values.empty()) return measure;
+  const auto count = static_cast<double>(measure.values.size());
+  for (const double value : measure.values) measure.mean += value / count;
+  double squares = 0.0;
+  for (const double value : measure.values) squares += (value - measure.mean) * (value - measure.mean);
+  if (measure.values.size() > 1) measure.spread = std::sqrt(squares / (count - 1.0));
+  return measure;
+}
+
+std::string to_json(const Results& results) {
+  nlohmann::ordered_json object;
+  Fields<Results>::visit(results, FieldWriter(object));
+  return object.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+Results parse_results(const std::string& text, const std::string& file) {
+  const std::string where = printable(file);
+  const nlohmann::json object = parse_json(text, where);
+  if (!object.is_object()) throw DataError(fmt::format("{}: results must be a JSON object", where));
+  int64_t version = 0;
+  FieldReader(object, where)("format_version", version);
+  if (version != Results{}.format_version) {
+    throw DataError(
+        fmt::format("{}: 'format_version' must be {}, got {}", where, Results{}.format_version, version));
+  }
+  Results results;
+  Fields<Results>::visit(results, FieldReader(object, where));
+  return results;
+}
+
+}  // namespace renorm::record

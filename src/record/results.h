@@ -1,0 +1,118 @@
+// What an experiment found out: results.json, the source of tables and reports.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace renorm::record {
+
+// A figure over the seeds of an arm, in the order of the seeds. Empty until the first seed has it.
+struct Measure {
+  double mean = 0.0;
+  double spread = 0.0;  // standard deviation (n - 1); 0 for one seed
+  std::vector<double> values;
+};
+Measure measure_of(std::vector<double> values);
+
+// Test accuracy (percent, averaged weights) after a number of steps, of the seeds that have got so far.
+struct CurvePoint {
+  int64_t step = 0;
+  double mean = 0.0;
+  std::vector<double> values;
+};
+
+// Training as it was seen, the limits of r and d and what they clipped; means over the seeds. Fractions are
+// of all (group, channel) pairs, averaged over the layers; r and d are not recorded by batchnorm.
+struct TrainingPoint {
+  int64_t step = 0;
+  double loss = 0.0;
+  double accuracy = 0.0;  // percent
+  double learning_rate = 0.0;
+  double r_max = 1.0;
+  double d_max = 0.0;
+  double r_clipped = 0.0;
+  double d_clipped = 0.0;
+};
+
+// What the paper states of an arm, in percent.
+struct PaperFigures {
+  std::optional<double> test_accuracy;
+  std::optional<double> train_accuracy;
+  std::optional<double> batch_statistics_accuracy;
+  std::string note;  // "at 210k steps"; may be empty
+};
+
+struct ArmRun {
+  uint64_t seed = 0;
+  std::string folder;  // within the experiment's
+  int64_t steps_done = 0;
+  double seconds = 0.0;  // of training and evaluation, by the clock
+  bool finished = false;
+};
+
+struct Arm {
+  std::string name;
+  std::string figure;   // id of the figure that shows it
+  std::string label;    // for people: "batchnorm, minibatches of 16 x 2"
+  std::string command;  // that trains it by hand
+  bool renorm = false;
+  int64_t steps = 0;
+  PaperFigures paper;
+  Measure test_accuracy;
+  std::optional<Measure> train_accuracy;             // where the experiment measures it
+  std::optional<Measure> batch_statistics_accuracy;  // as above
+  std::string batch_statistics_sampler;              // of that measure; "" without it
+  // Steps until the final accuracy of i.i.d. batchnorm, of the seeds that reached it.
+  Measure steps_to_reference;
+  std::vector<CurvePoint> curve;
+  std::vector<TrainingPoint> training;
+  std::vector<ArmRun> runs;
+};
+
+struct Figure {
+  std::string id;
+  std::string title;
+  std::string caption;
+  bool in_paper = true;
+};
+
+struct Claim {
+  std::string text;
+  std::string verdict;   // "holds", "does not hold", "not resolved"
+  std::string evidence;  // the figures that decided
+  bool in_paper = true;
+};
+
+struct Results {
+  int64_t format_version = 1;
+  std::string name;   // "paper, quick"
+  std::string title;  // heading for people
+  std::string data;   // spec
+  std::string model;
+  int64_t steps = 0;
+  std::vector<uint64_t> seeds;
+  std::string command;  // that made the folder
+  std::map<std::string, std::string> versions;
+  int64_t test_images = 0;
+  bool finished = false;
+  std::string test;  // how verdicts are reached, for people
+  std::vector<Figure> figures;
+  std::vector<Arm> arms;
+  std::vector<Claim> claims;
+};
+
+constexpr const char* kHolds = "holds";
+constexpr const char* kDoesNotHold = "does not hold";
+constexpr const char* kNotResolved = "not resolved";
+
+// Indented, ends with a newline. Doubles read back to the same bits; one that is not finite becomes null and
+// is read as NaN. Bytes that are not UTF-8 are replaced.
+std::string to_json(const Results& results);
+
+// Throws DataError "FILE: ...". Keys that are not known are left alone, so that results may grow.
+Results parse_results(const std::string& text, const std::string& file);
+
+}  // namespace renorm::record
