@@ -19,7 +19,6 @@ constexpr double kShear = 0.15;
 constexpr double kTranslation = 0.04;
 constexpr double kThinnest = 0.02;
 constexpr double kThickest = 0.045;
-constexpr double kPalest = 0.6;
 constexpr double kSharpness = 0.75;  // of the edge: how much a pixel's value falls over a pixel's side
 constexpr double kCentre = 0.5;
 constexpr double kLift = 0.5;  // added before a value becomes a byte
@@ -148,7 +147,7 @@ void StrokePainter::paint(const std::vector<Stroke>& shape, RandomStream& stream
   std::vector<Stroke> moved = move_points(shape, options_.jitter, stream);
   const Distortion distortion = draw_distortion(options_.jitter, stream);
   const double half_width = stream.uniform(kThinnest, kThickest);
-  const double ink = stream.uniform(kPalest, 1.0);
+  const double ink = stream.uniform(options_.ink, 1.0);
   const double slope = static_cast<double>(options_.size) * kSharpness;
   // Farther away than this a pixel has the value 0.
   const double reach = half_width + 0.5 / slope;

@@ -44,6 +44,7 @@ std::map<std::string, Setter> setters(StrokesOptions* options) {
       {"test", integer(&options->test, 1, kMostImages)},
       {"size", integer(&options->size, 8, 256)},
       {"strokes", integer(&options->strokes, 1, 16)},
+      {"ink", number(&options->ink, 0.0, 1.0)},
       {"noise", number(&options->noise, 0.0, 10.0)},
       {"jitter", number(&options->jitter, 0.0, 10.0)},
       {"seed",
@@ -129,9 +130,10 @@ StrokesOptions parse_strokes(const std::string& text) {
 }
 
 std::string to_spec(const StrokesOptions& options) {
-  return fmt::format("strokes:classes={},train={},test={},size={},strokes={},noise={},jitter={},seed={}",
-                     options.classes, options.train, options.test, options.size, options.strokes,
-                     shortest(options.noise), shortest(options.jitter), options.seed);
+  return fmt::format(
+      "strokes:classes={},train={},test={},size={},strokes={},ink={},noise={},jitter={},seed={}",
+      options.classes, options.train, options.test, options.size, options.strokes, shortest(options.ink),
+      shortest(options.noise), shortest(options.jitter), options.seed);
 }
 
 ByteDataset generate_strokes(const StrokesOptions& options, int threads,

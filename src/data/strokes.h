@@ -19,6 +19,7 @@ struct StrokesOptions {
   int64_t test = 20;      // images a class, 1 .. 1,000,000
   int64_t size = 20;      // pixels a side, 8 .. 256
   int64_t strokes = 3;    // 1 .. 16
+  double ink = 0.6;       // of the palest sample, 0 .. 1; low: easy and hard samples side by side
   double noise = 0.1;     // standard deviation of pixel noise, 0 .. 10
   double jitter = 1.0;    // factor on all distortions of a sample, 0 .. 10
   uint64_t seed = 1;      // 0 .. 2^63 - 1

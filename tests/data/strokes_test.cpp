@@ -23,11 +23,11 @@ std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), 
 
 TEST(StrokesSpec, EveryKeyIsRead) {
   const StrokesOptions options =
-      parse_strokes("seed=9,jitter=0.5,noise=0.25,strokes=4,size=28,test=3,train=7,classes=12");
+      parse_strokes("seed=9,jitter=0.5,noise=0.25,ink=0.2,strokes=4,size=28,test=3,train=7,classes=12");
   EXPECT_EQ(to_spec(options),
-            "strokes:classes=12,train=7,test=3,size=28,strokes=4,noise=0.25,jitter=0.5,seed=9");
+            "strokes:classes=12,train=7,test=3,size=28,strokes=4,ink=0.2,noise=0.25,jitter=0.5,seed=9");
   EXPECT_EQ(to_spec(parse_strokes("")),
-            "strokes:classes=200,train=100,test=20,size=20,strokes=3,noise=0.1,jitter=1,seed=1");
+            "strokes:classes=200,train=100,test=20,size=20,strokes=3,ink=0.6,noise=0.1,jitter=1,seed=1");
   EXPECT_EQ(to_spec(parse_strokes("noise=1e-1")), to_spec(parse_strokes("")));
 }
 
@@ -49,6 +49,7 @@ TEST(StrokesSpec, BadOptionsAreNamed) {
       {"strokes=17", {"strokes: strokes", "16"}},
       {"noise=-0.1", {"strokes: noise"}},
       {"noise=nan", {"strokes: noise"}},
+      {"ink=1.1", {"strokes: ink"}},
       {"jitter=inf", {"strokes: jitter"}},
       {"seed=-1", {"strokes: seed"}},
       {"seed=9223372036854775808", {"strokes: seed"}},
@@ -150,7 +151,7 @@ class Plain {
 
   std::vector<double> bytes() {
     distort();
-    const double w = stream_.uniform(0.02, 0.045), ink = stream_.uniform(0.6, 1.0);
+    const double w = stream_.uniform(0.02, 0.045), ink = stream_.uniform(options_.ink, 1.0);
     const double size = static_cast<double>(options_.size);
     std::vector<double> values;
     for (double row = 0.5; row < size; ++row) {
