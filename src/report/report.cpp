@@ -1,0 +1,134 @@
+#include "report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "report/encode.h"
+#include "report/numbers.h"
+#include "report/sections.h"
+
+namespace renorm::report {
+
+// Made from files by renorm_embed.
+extern const std::string_view kDygraphsLicence;
+extern const std::string_view kDygraphsCss;
+extern const std::string_view kDygraphsJs;
+extern const std::string_view kReportCss;
+extern const std::string_view kSeriesJs;
+extern const std::string_view kReportJs;
+extern const std::string_view kPrintJs;
+
+namespace {
+
+using record::Arm;
+using record::Results;
+
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; base-uri "
+    "'none'; "
+    "form-action 'none'";
+
+constexpr const char* kHeadEnd =
+    "</style>\n<noscript><style>.chart, .needs-script { display: none }</style></noscript>\n</head>\n";
+
+struct Progress {
+  size_t runs = 0;
+  size_t finished = 0;
+  double steps = 0.0;
+  double steps_done = 0.0;
+};
+
+// Runs that have not begun may be missing from an arm; the seeds say how many there will be.
+Progress progress_of(const Results& results) {
+  Progress progress;
+  for (const Arm& arm : results.arms) {
+    const size_t runs = std::max(arm.runs.size(), results.seeds.size());
+    progress.runs += runs;
+    progress.steps += static_cast<double>(runs) * static_cast<double>(arm.steps);
+    for (const record::ArmRun& run : arm.runs) {
+      progress.finished += run.finished ? 1 : 0;
+      progress.steps_done +=
+          static_cast<double>(run.finished ? arm.steps : std::min(run.steps_done, arm.steps));
+    }
+  }
+  return progress;
+}
+
+std::string size_of(const Results& results) {
+  std::string text;
+  if (results.arms.size() > 1) text += counted(results.arms.size(), "arm") + ", ";
+  if (results.seeds.size() > 1) text += counted(results.seeds.size(), "seed") + ", ";
+  return text + counted(static_cast<size_t>(results.steps), "step") + (text.empty() ? "" : " each");
+}
+
+std::string state(const Results& results) {
+  if (results.finished) return fmt::format("Finished: {}.", size_of(results));
+  const Progress progress = progress_of(results);
+  if (progress.steps_done == 0.0) return fmt::format("Not begun: {}.", size_of(results));
+  const double share = progress.steps > 0.0 ? 100.0 * progress.steps_done / progress.steps : 0.0;
+  // Rounded down: 100 % would be finished.
+  return fmt::format("Not finished: {} of {} done, {} % of all steps.", progress.finished,
+                     counted(progress.runs, "run"), static_cast<int>(share));
+}
+
+std::string about(const Results& results) {
+  std::string text;
+  if (!results.data.empty()) text += fmt::format("data <code>{}</code>", escaped(results.data));
+  if (!results.model.empty()) {
+    text += fmt::format("{}model <code>{}</code>", text.empty() ? "" : " · ", escaped(results.model));
+  }
+  return text.empty() ? "" : fmt::format("<p class=\"small\">{}</p>\n", text);
+}
+
+std::string title_of(const Results& results) {
+  const std::string& text = results.title.empty() ? results.name : results.title;
+  return text.empty() ? "Report of an experiment" : escaped(text);
+}
+
+std::string head(const Results& results) {
+  std::string text = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" "
+      "href=\"data:,\">\n<title>{}</title>\n<!--\n",
+      kPolicy, title_of(results));
+  for (const std::string_view part : {kDygraphsLicence, std::string_view("-->\n<style>\n"), kDygraphsCss,
+                                      kReportCss, std::string_view(kHeadEnd)}) {
+    text += part;
+  }
+  return text;
+}
+
+std::string scripts(const Results& results) {
+  std::string text = "<script type=\"application/json\" id=\"results\">" + json_for_script(results) +
+                     "</script>\n<script>\n";
+  for (const std::string_view part : {kDygraphsJs, std::string_view("\n</script>\n<script>\n"), kSeriesJs,
+                                      kReportJs, kPrintJs, std::string_view("</script>\n")}) {
+    text += part;
+  }
+  return text;
+}
+
+}  // namespace
+
+Page::Page(const Results& of)
+    : results(of), figures(figures_of(of)), looks(looks_of(of.arms)), paper(mentions_paper(of)) {}
+
+std::string label_of(const Arm& arm) { return escaped(arm.label.empty() ? arm.name : arm.label); }
+
+std::string html(const Results& results, const ReportExtras& extras) {
+  const Page page(results);
+  return head(results) +
+         fmt::format("<body>\n<main>\n<header>\n<h1>{}</h1>\n<p class=\"state\">{}</p>\n{}</header>\n",
+                     title_of(results), state(results), about(results)) +
+         "<noscript><p class=\"empty\">The charts need JavaScript; claims and tables do "
+         "not.</p></noscript>\n" +
+         claims_section(page) + table_section(page) + accuracy_section(page) + clipping_section(page) +
+         loss_section(page) + data_section(extras) + origin_section(page) + "</main>\n" + scripts(results) +
+         "</body>\n</html>\n";
+}
+
+}  // namespace renorm::report
