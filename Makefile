@@ -5,17 +5,20 @@ JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572
 SUITE ?= trixie
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build bench lint asan tsan fuzz soak compat clean
+.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat clean
 
 help: ## list the targets
 	@echo "make TARGET [JOBS=n]"
 	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' Makefile | awk -F'|' '{ printf "%-9s %s\n", $$1, $$2 }'
 
-run: build ## demonstration, two minutes: a small net with stock batchnorm and with renorm
-	build/release/renorm demo
+run: build ## the paper's experiments on built-in data, a few minutes, with a report to look at
+	build/release/renorm reproduce --quick
+
+reproduce: build ## the careful version: three seeds, most of an hour
+	build/release/renorm reproduce --full
 
 test: ## build with warnings as errors and run every test; what CI runs
-	@tools/setup
+	@tools/setup --test
 	@cmake --preset dev --log-level=WARNING >/dev/null
 	@cmake --build --preset dev --parallel $(JOBS)
 	@ctest --preset dev
@@ -33,7 +36,7 @@ lint: ## clang-format and clang-tidy
 	@tools/lint
 
 asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@tools/setup
+	@tools/setup --test
 	@cmake --preset asan --log-level=WARNING >/dev/null
 	@cmake --build --preset asan --parallel $(JOBS)
 	@ctest --preset asan

@@ -19,10 +19,11 @@ struct Command {
 Command add_bench_layer(CLI::App& bench);
 Command add_bench_step(CLI::App& bench);
 Command add_data(CLI::App& program);
-Command add_demo(CLI::App& program);
 Command add_doctor(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_models(CLI::App& program);
+Command add_report(CLI::App& program);
+Command add_reproduce(CLI::App& program);
 Command add_train(CLI::App& program);
 
 }  // namespace renorm::cli

@@ -11,7 +11,6 @@ namespace renorm::cli {
 struct Core {
   void (*bench_layer)(const BenchLayerOptions&);
   void (*bench_step)(const BenchStepOptions&);
-  void (*demo)(const DemoOptions&);
   void (*train)(const TrainOptions&);
   void (*eval)(const EvalOptions&);
   void (*data)(const DataOptions&);

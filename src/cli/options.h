@@ -26,11 +26,6 @@ struct BenchStepOptions {
   std::string json;
 };
 
-struct DemoOptions {
-  uint64_t seed = 1;
-  int64_t steps = 1000;
-};
-
 struct TrainOptions {
   train::Config config;            // defaults, then the config file, then flags
   std::vector<std::string> given;  // names of settings given by flag or file

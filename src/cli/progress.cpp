@@ -14,10 +14,12 @@ namespace renorm::cli {
 namespace {
 
 constexpr int kUnknownWidth = 80;
+constexpr int kUnknownHeight = 24;
 constexpr char kEscape = '\033';
 constexpr const char* kDim = "\033[2m";
 constexpr const char* kPlain = "\033[0m";
 constexpr const char* kEraseToEnd = "\033[K";
+constexpr const char* kEraseBelow = "\033[J";
 
 void write_to_stderr(const std::string& text) {
   size_t done = 0;
@@ -59,16 +61,29 @@ Progress::~Progress() { clear(); }
 // The last column stays free: a full line wraps on some terminals.
 int Progress::columns() const { return std::max(1, terminal_columns(STDERR_FILENO, kUnknownWidth) - 1); }
 
-void Progress::show(const std::string& text) {
+void Progress::show_lines(const std::vector<std::string>& lines) {
   if (!on_terminal_) return;
-  write_to_stderr("\r" + cut_to_columns(text, columns()) + kEraseToEnd);
-  shown_ = true;
+  const auto rows = static_cast<size_t>(std::max(1, terminal_rows(STDERR_FILENO, kUnknownHeight)));
+  const size_t count = std::min(lines.size(), rows);
+  std::string text = to_first_line();
+  for (size_t i = 0; i < count; ++i) {
+    if (i > 0) text += "\n";
+    text += cut_to_columns(lines[i], columns()) + kEraseToEnd;
+  }
+  if (shown_ > count) text += kEraseBelow;
+  write_to_stderr(text);
+  shown_ = count;
+}
+
+// From the end of what is shown.
+std::string Progress::to_first_line() const {
+  return shown_ > 1 ? fmt::format("\r\033[{}A", shown_ - 1) : std::string("\r");
 }
 
 void Progress::clear() {
-  if (!shown_) return;
-  write_to_stderr(std::string("\r") + kEraseToEnd);
-  shown_ = false;
+  if (shown_ == 0) return;
+  write_to_stderr(to_first_line() + kEraseToEnd + (shown_ > 1 ? kEraseBelow : ""));
+  shown_ = 0;
 }
 
 void Progress::print(const std::string& line) {

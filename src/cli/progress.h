@@ -1,4 +1,4 @@
-// What a long command shows while it works: one line that is rewritten, and lines that stay.
+// What a long command shows while it works: lines that are rewritten, and lines that stay.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace renorm::cli {
 
 // Shows the latest text on standard error while it is a terminal; otherwise only lines that stay are written.
-// The rewritten line is gone when the object is. Errors of writing are ignored: a run does not end because
+// The rewritten lines are gone when the object is. Errors of writing are ignored: a run does not end because
 // nobody looks.
 class Progress {
  public:
@@ -20,16 +20,19 @@ class Progress {
   bool colour() const { return colour_; }
   int columns() const;  // that a text for show() may use; asked anew, because windows change
 
-  // Replaces the line. What does not fit is cut off.
-  void show(const std::string& text);
+  // Replaces what is shown. What does not fit is cut off: ends of lines, and lines at the end.
+  void show(const std::string& text) { show_lines({text}); }
+  void show_lines(const std::vector<std::string>& lines);
   void clear();
-  // A line that stays; the rewritten one goes on below it at the next show().
+  // A line that stays; what is rewritten goes on below it at the next show().
   void print(const std::string& line);
 
  private:
+  std::string to_first_line() const;
+
   bool on_terminal_;
   bool colour_;
-  bool shown_ = false;
+  size_t shown_ = 0;  // lines
 };
 
 // A named figure in the line.

@@ -21,6 +21,12 @@ inline int terminal_columns(int descriptor, int otherwise) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;
 }
 
+// Lines on the screen, as above.
+inline int terminal_rows(int descriptor, int otherwise) {
+  winsize size = {};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : otherwise;
+}
+
 // See no-color.org: any value but an empty one turns colour off.
 inline bool wants_colour(int descriptor) {
   const char* no_colour = std::getenv("NO_COLOR");

@@ -31,7 +31,7 @@ flags() {
 start=$(date +%s%N)
 quietly 0 --help
 printf 'renorm --help took %d ms\n' $((($(date +%s%N) - start) / 1000000))
-for command in train eval data models "bench layer" "bench step" demo doctor; do prints "$command"; done
+for command in reproduce report train eval data models "bench layer" "bench step" doctor; do prints "$command"; done
 flags --version
 quietly 0 --version
 prints "renorm $version"
@@ -64,14 +64,15 @@ quietly 0 bench layer --help
 flags --quick --fresh-memory --threads --shapes --json
 quietly 0 bench step --help
 flags --model --data --minibatch --workers --threads --steps --json
-quietly 0 demo --help
-flags --steps --seed
-cp "$work/out" "$work/demo_help"
+quietly 0 reproduce --help
+flags --quick --full --seeds --steps --arms --jobs --out --data --model --json
+quietly 0 report --help
+flags --out
 quietly 0 doctor --help
 flags --json
 
 quietly 2
-complains "needs a command: train, eval, data, models, bench, demo, doctor"
+complains "needs a command: reproduce, report, train, eval, data, models, bench, doctor"
 quietly 2 bench
 complains "needs a command: layer, step"
 quietly 2 bnch
@@ -80,10 +81,10 @@ quietly 2 bench lair
 complains "did you mean 'layer'?"
 quietly 2 bench layer --thread 2
 complains "did you mean '--threads'?"
-quietly 2 demo --step=3
+quietly 2 bench step --step=3
 complains "did you mean '--steps'?"
-quietly 2 demo now
-complains "'renorm demo' has no place for 'now'; it takes flags only"
+quietly 2 doctor now
+complains "'renorm doctor' has no place for 'now'; it takes flags only"
 quietly 2 eval one two
 complains "has no place for 'two'"
 quietly 2 models resnet-small 3
@@ -94,13 +95,13 @@ quietly 2 train --out "$work/run" --epoch 3
 complains "did you mean '--epochs'?"
 quietly 2 train --out "$work/run" --batch-size 32
 complains "here it is called '--minibatch'"
-quietly 2 demo --steps 0
+quietly 2 bench step --steps 0
 complains "--steps must be"
-quietly 2 demo --steps three
+quietly 2 bench step --steps three
 complains "--steps"
-quietly 2 demo --seed -1
+quietly 2 eval "$work/run" --seed -1
 complains "--seed"
-quietly 2 demo --steps
+quietly 2 bench step --steps
 complains "--steps needs a value"
 quietly 2 bench layer --threads 0
 complains "--threads must be"
@@ -200,14 +201,6 @@ complains "not a regular file"
 # Standard output that cannot be written is an error too.
 "$renorm" --version >/dev/full 2>"$work/err"
 [ $? -eq 74 ] || fail "renorm --version >/dev/full: not exit code 74"
-
-quietly 0 demo --steps 3
-prints "test accuracy"
-prints "Batch Renorm"
-prints "Biased minibatches cost batchnorm"
-# Flags and body are compiled apart: what the help text says about the setting is what the command says.
-setting=$(sed -n '1,/^[0-9]* steps, seed/p' "$work/out" | sed '$d' | tr -s ' \n' ' ')
-tr -s ' \n' ' ' <"$work/demo_help" | grep -qF -e "$setting" || fail "demo --help tells another setting than demo"
 
 quietly 0 bench layer --quick --shapes 32x64,8x16x6x6 --json "$work/figures.json"
 prints "dense forward"

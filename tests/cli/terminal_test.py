@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`renorm train` on a terminal of several widths: one line that is rewritten, within the width, and clean lines that stay.
+"""`renorm train` and `renorm reproduce` on terminals of several widths: what is rewritten fits, and what stays is clean.
 
 usage: terminal_test.py RENORM
 """
@@ -22,14 +22,14 @@ SETTINGS = [
 ]
 
 
-def run(folder, columns, arguments, environment=None, stop_at=None):
+def run(folder, columns, arguments, environment=None, stop_at=None, command=("train", *SETTINGS)):
     """The exit code and everything written to a terminal of so many columns; SIGINT when `stop_at` appears."""
     pid, terminal = pty.fork()
     if pid == 0:
         clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
         clean.update({"TERM": "xterm", **(environment or {})})
-        command = [RENORM, "train", "--out", folder] + SETTINGS + arguments
-        os.execvpe(command[0], command, clean)
+        words = [RENORM, *command, "--out", folder] + arguments
+        os.execvpe(words[0], words, clean)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     output = b""
     while True:
@@ -94,6 +94,25 @@ def check_interrupt(work):
     assert re.search(r"renorm: stopped after step \d+ of 100000; continue with --resume\n$", output), output[-300:]
 
 
+def check_table(work):
+    """The table of `reproduce` is drawn over itself: as many lines go up as were drawn, and it is gone in the end."""
+    command = ("reproduce", "--data", "strokes:classes=40,train=6,test=3,size=12", "--model", "convnet:8/2,16/2",
+               "--arms", "iid-batchnorm,blocks-renorm", "--steps", "2000", "--jobs", "2")
+    for columns in [100, 30]:
+        folder = os.path.join(work, "table-%d" % columns)
+        code, output = run(folder, columns, [], command=command)
+        assert code == 0, (code, output)
+        tables = re.findall(r"((?:[^\r\n]*\x1b\[K\n){3}[^\r\n]*\x1b\[K)", output)
+        assert len(tables) > 2, output
+        for table in tables:
+            lines = [COLOUR.sub("", line).replace("\x1b[K", "") for line in table.split("\n")]
+            assert all(len(line) < columns for line in lines), (columns, lines)
+            assert "iid-batchnorm" in lines[2] and "blocks-renorm" in lines[3], lines
+        assert output.count("\r\x1b[3A") == len(tables), (output.count("\r\x1b[3A"), len(tables))
+        result = output[output.rindex("\x1b[J"):]
+        assert "\r\x1b[3A\x1b[K\x1b[J" in output and "report" in result, result
+
+
 def main():
     work = tempfile.mkdtemp()
     os.environ["RENORM_CACHE"] = os.path.join(work, "cache")
@@ -101,6 +120,7 @@ def main():
         check_widths(work)
         check_colour(work)
         check_interrupt(work)
+        check_table(work)
     finally:
         shutil.rmtree(work)
     print("all passed")

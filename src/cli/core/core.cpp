@@ -40,7 +40,6 @@ extern const renorm::cli::Core renorm_core;  // NOLINT(readability-identifier-na
 const renorm::cli::Core renorm_core = {
     renorm::cli::guarded<renorm::cli::BenchLayerOptions, renorm::cli::run_bench_layer>,
     renorm::cli::guarded<renorm::cli::BenchStepOptions, renorm::cli::run_bench_step>,
-    renorm::cli::guarded<renorm::cli::DemoOptions, renorm::cli::run_demo>,
     renorm::cli::guarded<renorm::cli::TrainOptions, renorm::cli::run_train>,
     renorm::cli::guarded<renorm::cli::EvalOptions, renorm::cli::run_eval>,
     renorm::cli::guarded<renorm::cli::DataOptions, renorm::cli::run_data>,

@@ -1,0 +1,75 @@
+#include "cli/report_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "experiments/children.h"
+#include "experiments/experiment_folder.h"
+#include "experiments/gather.h"
+#include "experiments/reproduce.h"
+#include "report/report.h"
+
+namespace renorm::cli {
+namespace {
+
+constexpr int64_t kLargestPicture = 64 << 20;
+
+bool holds_experiment(const std::string& folder) {
+  return std::filesystem::exists(fmt::format("{}/{}", folder, experiments::kResultsFile));
+}
+
+// The bytes of a contact sheet made now; "" if the data cannot be read, which is no reason for no report.
+std::string new_preview(const std::string& data) {
+  const std::string base =
+      fmt::format("{}/renorm-preview-{}", std::filesystem::temp_directory_path().string(), getpid());
+  const std::string picture = base + ".png", log = base + ".log";
+  std::string bytes;
+  {
+    experiments::Child child({"data", data, "--preview", picture}, log);
+    int code = 0;
+    while (!child.ended(&code)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (code == 0) bytes = read_file(picture, kLargestPicture);
+  }
+  std::error_code ignored;
+  std::filesystem::remove(picture, ignored);
+  std::filesystem::remove(log, ignored);
+  return bytes;
+}
+
+std::string preview(const std::string& folder, const std::string& data) {
+  const std::string stored = fmt::format("{}/{}", folder, experiments::kPreviewFile);
+  if (std::filesystem::exists(stored)) return read_file(stored, kLargestPicture);
+  return new_preview(data);
+}
+
+}  // namespace
+
+record::Results open_results(const std::vector<std::string>& folders) {
+  if (std::none_of(folders.begin(), folders.end(), holds_experiment)) {
+    return experiments::results_of_runs(folders);
+  }
+  if (folders.size() > 1) {
+    throw UsageError(
+        "a report is of one folder of 'renorm reproduce' or of any number of folders of 'renorm train'");
+  }
+  record::Results results = experiments::read_results(folders.front());
+  if (experiments::has_runs(folders.front(), results)) experiments::gather(folders.front(), &results);
+  return results;
+}
+
+void write_report(const record::Results& results, const std::string& folder, const std::string& file) {
+  report::ReportExtras extras;
+  extras.contact_sheet_png = preview(folder, results.data);
+  extras.contact_sheet_caption = fmt::format("{}: a row is a class", results.data);
+  write_atomically(file, report::html(results, extras));
+}
+
+}  // namespace renorm::cli

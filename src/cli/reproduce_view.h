@@ -1,0 +1,26 @@
+// What `renorm reproduce` shows while it works: a table that is rewritten, or a line for each run that ends.
+#pragma once
+
+#include <chrono>
+
+#include "cli/progress.h"
+#include "experiments/reproduce.h"
+
+namespace renorm::cli {
+
+class ReproduceView : public experiments::ReproduceObserver {
+ public:
+  void prepares(const std::string& data) override;
+  void begins(int64_t runs, int64_t finished) override;
+  void run_started(const std::string& arm, uint64_t seed, int64_t from_step) override;
+  void run_finished(const std::string& arm, uint64_t seed, double accuracy, double seconds) override;
+  void changed(const std::vector<experiments::ArmView>& arms, double seconds_left) override;
+
+ private:
+  Progress progress_;
+  int64_t runs_ = 0;
+  int64_t runs_done_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace renorm::cli

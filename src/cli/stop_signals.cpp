@@ -1,0 +1,62 @@
+#include "cli/stop_signals.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cli/terminal.h"
+
+namespace renorm::cli {
+namespace {
+
+// What the signal handler may touch.
+std::atomic<bool> stop_requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may use only lock-free atomics");
+const char* stop_notice = "";
+const char* line_start = "";
+
+// If nobody can read it, there is nothing to be done.
+void say(const char* text) {
+  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) {
+  }
+}
+
+extern "C" void stop_on_signal(int signal) {
+  const int saved_errno = errno;
+  if (stop_requested.exchange(true)) _exit(128 + signal);
+  if (*stop_notice != '\0') {
+    say(line_start);
+    say(stop_notice);
+    say("\n");
+  }
+  errno = saved_errno;
+}
+
+}  // namespace
+
+StopSignals::StopSignals(const char* notice) {
+  stop_requested = false;
+  stop_notice = notice;
+  line_start = is_terminal(STDERR_FILENO) ? "\r\033[K" : "";
+  for (Handler& handler : handlers_) install(&handler);
+}
+
+StopSignals::~StopSignals() {
+  for (const Handler& handler : handlers_) sigaction(handler.signal, &handler.before, nullptr);
+}
+
+const std::atomic<bool>* StopSignals::requested() const { return &stop_requested; }
+
+void StopSignals::install(Handler* handler) {
+  struct sigaction action = {};
+  action.sa_handler = handler->signal == SIGPIPE ? SIG_IGN : stop_on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(handler->signal, &action, &handler->before);
+  // nohup asks for it.
+  const bool hangup_ignored = handler->signal == SIGHUP && handler->before.sa_handler == SIG_IGN;
+  if (hangup_ignored) sigaction(SIGHUP, &handler->before, nullptr);
+}
+
+}  // namespace renorm::cli

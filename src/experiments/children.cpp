@@ -1,0 +1,90 @@
+#include "experiments/children.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/descriptor.h"
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+
+namespace renorm::experiments {
+namespace {
+
+constexpr const char* kThisProgram = "/proc/self/exe";
+constexpr int kExecFailed = 127;
+constexpr int64_t kLongestLog = int64_t{1} << 30;
+
+// Between fork and exec only what is safe in a signal handler.
+[[noreturn]] void become(char* const* arguments, int log, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(kExecFailed);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  dup2(log, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  execv(kThisProgram, arguments);
+  _exit(kExecFailed);
+}
+
+pid_t start(const std::vector<std::string>& arguments, int log) {
+  std::vector<std::string> words = {"renorm"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid == 0) become(pointers.data(), log, parent);
+  if (pid < 0) throw IoError(fmt::format("cannot start another process: {}", std::strerror(errno)));
+  return pid;
+}
+
+}  // namespace
+
+Child::Child(const std::vector<std::string>& arguments, const std::string& log) {
+  const Descriptor file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file.valid()) throw OutputError(failure("write", log, errno));
+  pid_ = start(arguments, file.get());
+}
+
+Child::Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+
+Child::~Child() {
+  if (pid_ < 0) return;
+  ask_to_stop();
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Child::ask_to_stop() {
+  if (pid_ > 0) kill(pid_, SIGTERM);
+}
+
+bool Child::ended(int* exit_code) {
+  int status = 0;
+  if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == 0) return false;
+  pid_ = -1;
+  *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return true;
+}
+
+std::string last_line(const std::string& log) {
+  std::string last;
+  for (const std::string& line : split(read_file(log, kLongestLog), '\n')) {
+    if (!line.empty()) last = line;
+  }
+  constexpr const char* kPrefix = "renorm: ";
+  return last.rfind(kPrefix, 0) == 0 ? last.substr(std::strlen(kPrefix)) : last;
+}
+
+}  // namespace renorm::experiments

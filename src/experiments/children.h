@@ -1,0 +1,33 @@
+// Other processes of this program, side by side. No torch.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace renorm::experiments {
+
+// A child process in a process group of its own, so that Ctrl-C reaches it through its parent only. It gets
+// SIGTERM if the parent dies. Its output is appended to a log.
+class Child {
+ public:
+  // `arguments` without the program's name, which is this program. Throws OutputError if the log cannot be
+  // opened, IoError if no process can be made.
+  Child(const std::vector<std::string>& arguments, const std::string& log);
+  ~Child();  // ends it with SIGTERM and waits
+  Child(Child&& other) noexcept;
+  Child& operator=(Child&&) = delete;
+
+  void ask_to_stop();  // SIGTERM; `renorm train` saves itself
+  // Whether it has ended; then its exit code, or 128 + the signal that ended it.
+  bool ended(int* exit_code);
+
+ private:
+  pid_t pid_;
+};
+
+// The last line of a log that is not empty, without "renorm: "; "" if there is none.
+std::string last_line(const std::string& log);
+
+}  // namespace renorm::experiments

@@ -1,0 +1,295 @@
+#include "experiments/reproduce.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "experiments/children.h"
+#include "experiments/experiment_folder.h"
+#include "experiments/gather.h"
+#include "train/run_folder.h"
+
+namespace renorm::experiments {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPause = std::chrono::milliseconds(100);
+constexpr auto kBetweenViews = std::chrono::milliseconds(400);
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The error that a child ended with, as if it had happened here. See the exit codes of the command.
+[[noreturn]] void rethrow(int exit_code, const std::string& message) {
+  switch (exit_code) {
+    case 2:
+      throw UsageError(message);
+    case 65:
+      throw DataError(message);
+    case 66:
+      throw MissingInputError(message);
+    case 70:
+      throw NonFiniteError(message);
+    case 73:
+      throw OutputError(message);
+    case 74:
+      throw IoError(message);
+    case 75:
+      throw Interrupted(message);
+    default:
+      throw IoError(message);
+  }
+}
+
+// One arm with one seed: trained, then evaluated as the arm asks.
+struct Job {
+  const Arm* plan;
+  const record::Arm* arm;  // what is to be measured
+  uint64_t seed;
+  std::string folder;
+  RunProgress progress;
+  bool announced = false;
+  std::vector<std::string> words;  // of the process that runs
+  Clock::time_point start;
+
+  std::string log() const { return folder + ".log"; }
+  std::string name() const { return fmt::format("{}, seed {}", plan->name, seed); }
+
+  // What remains to be done first; empty if nothing does.
+  std::vector<std::string> next() const {
+    if (!progress.trained) {
+      train::Config config = plan->config;
+      config.seed = seed;
+      std::vector<std::string> words = {"train", "--out", folder, "--resume", "--quiet"};
+      const std::vector<std::string> flags = flags_of(config);
+      words.insert(words.end(), flags.begin(), flags.end());
+      return words;
+    }
+    const auto file = [this](const char* name) { return fmt::format("{}/{}", folder, name); };
+    if (progress.needs_training_set) {
+      return {"eval", folder, "--split", "train", "--json", file(kTrainingSetFile)};
+    }
+    if (progress.needs_batch_statistics) {
+      return {"eval",
+              folder,
+              "--batch-statistics",
+              "--sampler",
+              arm->batch_statistics_sampler,
+              "--json",
+              file(kBatchStatisticsFile)};
+    }
+    return {};
+  }
+};
+
+class Session {
+ public:
+  Session(const ReproduceRequest& request, ReproduceObserver& observer)
+      : request_(request), observer_(observer), results_(blank_results(request.experiment)) {
+    if (holds_results(request.folder)) {
+      const record::Results stored = read_results(request.folder);
+      if (has_started(request.folder, stored)) merge_stored(stored, request.folder, &results_);
+    }
+    make_writable_folder(request.folder);
+    lock_ = std::make_unique<train::FolderLock>(request.folder + "/lock");
+    results_.command = request.command;
+    add_jobs();
+  }
+
+  record::Results run() {
+    make_preview();
+    save();
+    start_ = Clock::now();
+    steps_before_ = steps_done();
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      if (!jobs_[i].progress.finished()) waiting_.push_back(i);
+    }
+    const auto runs = static_cast<int64_t>(jobs_.size());
+    observer_.begins(runs, runs - static_cast<int64_t>(waiting_.size()));
+    while (!waiting_.empty() || !running_.empty()) {
+      check_stop();
+      while (!waiting_.empty() && running_.size() < static_cast<size_t>(request_.jobs)) start_next();
+      std::this_thread::sleep_for(kPause);
+      collect();
+      show();
+    }
+    save();
+    return results_;
+  }
+
+ private:
+  // Seed after seed, so that one of every arm is there early.
+  void add_jobs() {
+    for (const uint64_t seed : request_.experiment.seeds) {
+      for (const Arm& plan : request_.experiment.arms) {
+        const record::Arm& arm = *std::find_if(results_.arms.begin(), results_.arms.end(),
+                                               [&](const record::Arm& a) { return a.name == plan.name; });
+        Job job = {&plan, &arm,  seed, fmt::format("{}/runs/{}/seed-{}", request_.folder, plan.name, seed),
+                   {},    false, {},   {}};
+        job.progress = progress_of(arm, job.folder);
+        jobs_.push_back(std::move(job));
+      }
+    }
+  }
+
+  // Also puts generated data into the cache before several processes want it.
+  void make_preview() {
+    const std::string log = request_.folder + "/data.log";
+    observer_.prepares(results_.data);
+    Child child({"data", results_.data, "--preview", fmt::format("{}/{}", request_.folder, kPreviewFile)},
+                log);
+    int code = 0;
+    while (!child.ended(&code)) {
+      check_stop();
+      std::this_thread::sleep_for(kPause);
+    }
+    const std::string problem = code == 0 ? "" : explained(code, log);
+    std::filesystem::remove(log);
+    if (code != 0) rethrow(code, problem);
+  }
+
+  void start_next() {
+    Job& job = jobs_[waiting_.front()];
+    make_writable_folder(std::filesystem::path(job.folder).parent_path());
+    if (!job.announced) {
+      job.announced = true;
+      job.start = Clock::now();
+      observer_.run_started(job.plan->name, job.seed, job.progress.steps_done);
+    }
+    job.words = job.next();
+    running_.emplace(waiting_.front(), Child(job.words, job.log()));
+    waiting_.pop_front();
+  }
+
+  void collect() {
+    for (auto entry = running_.begin(); entry != running_.end();) {
+      int code = 0;
+      if (!entry->second.ended(&code)) {
+        ++entry;
+        continue;
+      }
+      const size_t index = entry->first;
+      entry = running_.erase(entry);
+      finish_part(index, code);
+    }
+  }
+
+  void finish_part(size_t index, int code) {
+    Job& job = jobs_[index];
+    if (code != 0) {
+      stop_all();
+      rethrow(code, fmt::format("{}: {}", job.name(), explained(code, job.log())));
+    }
+    job.progress = progress_of(*job.arm, job.folder);
+    if (job.progress.finished()) {
+      observer_.run_finished(job.plan->name, job.seed, job.progress.accuracy, seconds_since(job.start));
+      save();
+    } else if (job.next() == job.words) {
+      throw IoError(fmt::format("{}: 'renorm {}' left nothing behind; see '{}'", job.name(),
+                                job.words.front(), printable(job.log())));
+    } else {
+      waiting_.push_front(index);
+    }
+  }
+
+  static std::string explained(int code, const std::string& log) {
+    const std::string line = last_line(log);
+    if (!line.empty() && code < 128) return line;
+    return fmt::format("its process ended with {} {}; its output is in '{}'",
+                       code < 128 ? "exit code" : "signal", code < 128 ? code : code - 128, printable(log));
+  }
+
+  void stop_all() {
+    for (auto& entry : running_) entry.second.ask_to_stop();
+    running_.clear();  // waits
+  }
+
+  void check_stop() {
+    if (request_.stop == nullptr || !request_.stop->load()) return;
+    stop_all();
+    save();
+    throw Interrupted(
+        fmt::format("stopped; the same command goes on where '{}' is", printable(request_.folder)));
+  }
+
+  void save() {
+    gather(request_.folder, &results_);
+    write_atomically(fmt::format("{}/{}", request_.folder, kResultsFile), to_json(results_));
+  }
+
+  int64_t steps_done() const {
+    int64_t steps = 0;
+    for (const Job& job : jobs_) steps += job.progress.steps_done;
+    return steps;
+  }
+
+  void show() {
+    if (Clock::now() - shown_ < kBetweenViews) return;
+    shown_ = Clock::now();
+    for (const auto& entry : running_) {
+      Job& job = jobs_[entry.first];
+      job.progress = progress_of(*job.arm, job.folder);
+    }
+    const int64_t done = steps_done() - steps_before_;
+    const double per_step = done > 0 ? seconds_since(start_) / static_cast<double>(done) : -1.0;
+    std::vector<ArmView> views;
+    int64_t left = 0;
+    for (const Arm& plan : request_.experiment.arms) {
+      ArmView view = view_of(plan);
+      left += view.steps - view.steps_done;
+      const auto own = static_cast<double>(view.steps - view.steps_done);
+      if (per_step > 0.0) view.seconds_left = own * per_step * static_cast<double>(request_.jobs);
+      views.push_back(std::move(view));
+    }
+    observer_.changed(views, per_step > 0.0 ? static_cast<double>(left) * per_step : -1.0);
+  }
+
+  ArmView view_of(const Arm& plan) const {
+    ArmView view;
+    view.name = plan.name;
+    double accuracy = 0.0, evaluated = 0.0;
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      const Job& job = jobs_[i];
+      if (job.plan != &plan) continue;
+      view.running = view.running || running_.count(i) > 0;
+      view.runs += 1;
+      view.runs_done += job.progress.finished() ? 1 : 0;
+      view.steps += plan.config.steps;
+      view.steps_done += job.progress.steps_done;
+      if (job.progress.accuracy < 0.0) continue;
+      accuracy += job.progress.accuracy;
+      evaluated += 1.0;
+    }
+    if (evaluated > 0.0) view.accuracy = accuracy / evaluated;
+    return view;
+  }
+
+  const ReproduceRequest& request_;
+  ReproduceObserver& observer_;
+  record::Results results_;
+  std::unique_ptr<train::FolderLock> lock_;
+  std::vector<Job> jobs_;
+  std::deque<size_t> waiting_;
+  std::map<size_t, Child> running_;
+  Clock::time_point start_;
+  Clock::time_point shown_;
+  int64_t steps_before_ = 0;
+};
+
+}  // namespace
+
+record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer) {
+  return Session(request, observer).run();
+}
+
+}  // namespace renorm::experiments

@@ -1,0 +1,153 @@
+#include "experiments/claims.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/experiment.h"
+
+namespace renorm::experiments {
+namespace {
+
+// An experiment in which every arm is finished with these accuracies.
+class Claims : public ::testing::Test {
+ protected:
+  Claims() {
+    ExperimentOptions options;
+    options.seeds = 3;
+    results_ = blank_results(paper_experiment(options));
+    results_.test_images = 4000;
+    for (record::Arm& arm : results_.arms) {
+      for (record::ArmRun& run : arm.runs) run.finished = true;
+      set(arm.name, 80.0);
+      if (arm.train_accuracy) arm.train_accuracy = around(85.0);
+      if (arm.batch_statistics_accuracy) arm.batch_statistics_accuracy = around(80.0);
+      for (const int64_t step : {100, 200, 300}) {
+        const double accuracy = step == 300 ? 80.0 : 10.0;
+        arm.curve.push_back({step, accuracy, {accuracy, accuracy, accuracy}});
+        arm.training.push_back(
+            {step, 1.0, 50.0, 0.1, step >= 200 ? 3.0 : 2.0, step >= 200 ? 5.0 : 1.0, 0.0, 0.0});
+      }
+    }
+  }
+
+  // Three seeds with a spread of 0.5.
+  static record::Measure around(double mean) { return record::measure_of({mean - 0.5, mean, mean + 0.5}); }
+  record::Arm& arm(const std::string& name) {
+    for (record::Arm& arm : results_.arms) {
+      if (arm.name == name) return arm;
+    }
+    throw std::out_of_range(name);
+  }
+  void set(const std::string& name, double mean) { arm(name).test_accuracy = around(mean); }
+
+  std::string verdict(const std::string& text) {
+    judge(&results_);
+    for (const record::Claim& claim : results_.claims) {
+      if (claim.text.rfind(text, 0) == 0) return claim.verdict;
+    }
+    return "no such claim";
+  }
+
+  record::Results results_;
+};
+
+// The pooled spread is 0.5 with 2 x (10 + 2 + 2) = 28 degrees of freedom: t = 2.048, and a difference of two
+// means of three is known to 2.048 x 0.5 x sqrt(2 / 3) = 0.836.
+TEST_F(Claims, IntervalIsThatOfStudentsTWithThePooledSpread) {
+  judge(&results_);
+  ASSERT_FALSE(results_.claims.empty());
+  EXPECT_NE(results_.claims[0].evidence.find("difference +0.0 +- 0.8"), std::string::npos)
+      << results_.claims[0].evidence;
+  EXPECT_NE(results_.test.find("28 degrees of freedom"), std::string::npos) << results_.test;
+  set("micro4-renorm", 80.83);
+  EXPECT_EQ(verdict("In groups of 4, Batch Renorm beats batchnorm"), record::kNotResolved);
+  set("micro4-renorm", 80.85);
+  EXPECT_EQ(verdict("In groups of 4, Batch Renorm beats batchnorm"), record::kHolds);
+  set("micro4-renorm", 79.15);
+  EXPECT_EQ(verdict("In groups of 4, Batch Renorm beats batchnorm"), record::kDoesNotHold);
+}
+
+TEST_F(Claims, AgreementNeedsTheWholeIntervalWithinTheMargin) {
+  const char* claim = "Batchnorm and Batch Renorm agree";
+  EXPECT_EQ(verdict(claim), record::kHolds);
+  set("iid-renorm", 81.5);
+  EXPECT_EQ(verdict(claim), record::kNotResolved);
+  set("iid-renorm", 77.0);
+  EXPECT_EQ(verdict(claim), record::kDoesNotHold);
+}
+
+TEST_F(Claims, ALossIsAtLeastFivePoints) {
+  const char* claim = "On pairs batchnorm loses";
+  set("pairs-batchnorm", 77.0);
+  EXPECT_EQ(verdict(claim), record::kDoesNotHold);
+  set("pairs-batchnorm", 75.0);
+  EXPECT_EQ(verdict(claim), record::kNotResolved);
+  set("pairs-batchnorm", 74.0);
+  EXPECT_EQ(verdict(claim), record::kHolds);
+}
+
+TEST_F(Claims, EveryMeasureOfABiasedArmIsUsed) {
+  set("blocks-batchnorm", 60.0);
+  arm("blocks-batchnorm").train_accuracy = around(70.0);
+  arm("blocks-batchnorm").batch_statistics_accuracy = around(75.0);
+  EXPECT_EQ(verdict("On blocks batchnorm loses"), record::kHolds);
+  EXPECT_EQ(verdict("On blocks its training accuracy"), record::kHolds);
+  EXPECT_EQ(verdict("On blocks batch statistics"), record::kHolds);
+  EXPECT_EQ(verdict("On blocks dealing"), record::kHolds);
+  EXPECT_EQ(verdict("On blocks Batch Renorm beats"), record::kHolds);
+  EXPECT_EQ(verdict("On blocks Batch Renorm recovers to the i.i.d. level"), record::kHolds);
+  arm("blocks-batchnorm").train_accuracy = around(90.0);
+  EXPECT_EQ(verdict("On blocks its training accuracy"), record::kDoesNotHold);
+  set("blocks-renorm", 70.0);
+  EXPECT_EQ(verdict("On blocks Batch Renorm beats"), record::kHolds);
+  EXPECT_EQ(verdict("On blocks Batch Renorm recovers to the i.i.d. level"), record::kDoesNotHold);
+}
+
+TEST_F(Claims, FasterMeansAnEarlierEvaluationInEverySeed) {
+  const char* claim = "In groups of 4, Batch Renorm is faster";
+  for (const char* name : {"micro4-batchnorm", "micro4-renorm"})
+    arm(name).test_accuracy = record::measure_of({80, 80, 80});
+  EXPECT_EQ(verdict(claim), record::kDoesNotHold);
+  arm("micro4-renorm").curve[1].values = {80.0, 10.0, 80.0};
+  EXPECT_EQ(verdict(claim), record::kNotResolved);
+  arm("micro4-renorm").curve[1].values = {80.0, 81.0, 80.0};
+  EXPECT_EQ(verdict(claim), record::kHolds);
+}
+
+TEST_F(Claims, ClippingCountsOnceTheLimitsAreFinal) {
+  const char* claim = "Few r and no d are clipped";
+  arm("iid-renorm").training[0].r_clipped = 0.9;
+  EXPECT_EQ(verdict(claim), record::kHolds);
+  arm("iid-renorm").training[2].r_clipped = 0.08;  // mean of two records 0.04
+  EXPECT_EQ(verdict(claim), record::kHolds);
+  arm("pairs-renorm").training[2].d_clipped = 0.01;
+  EXPECT_EQ(verdict(claim), record::kDoesNotHold);
+}
+
+TEST_F(Claims, AnUnfinishedArmResolvesNothing) {
+  set("blocks-batchnorm", 10.0);
+  arm("blocks-batchnorm").runs[1].finished = false;
+  EXPECT_EQ(verdict("On blocks batchnorm loses"), record::kNotResolved);
+  EXPECT_EQ(verdict("Batchnorm and Batch Renorm agree"), record::kHolds);
+}
+
+TEST_F(Claims, AnArmThatIsNotPartOfTheExperimentHasNoClaims) {
+  results_.arms.erase(results_.arms.begin());  // iid-batchnorm
+  EXPECT_EQ(verdict("On pairs batchnorm loses"), "no such claim");
+  EXPECT_EQ(verdict("On pairs Batch Renorm beats batchnorm"), record::kNotResolved);
+}
+
+TEST_F(Claims, WithOneSeedTheTestSetDecides) {
+  for (record::Arm& arm : results_.arms) {
+    arm.test_accuracy = record::measure_of({80.0});
+    if (arm.train_accuracy) arm.train_accuracy = record::measure_of({80.0});
+    if (arm.batch_statistics_accuracy) arm.batch_statistics_accuracy = record::measure_of({80.0});
+  }
+  judge(&results_);
+  // 1.96 x sqrt(2 x 80 x 20 / 4000) = 1.753
+  EXPECT_NE(results_.claims[0].evidence.find("+0.0 +- 1.8"), std::string::npos)
+      << results_.claims[0].evidence;
+  EXPECT_NE(results_.test.find("one seed"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace renorm::experiments

@@ -1,0 +1,125 @@
+#include "experiments/experiment.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/errors.h"
+#include "train/settings.h"
+
+namespace renorm::experiments {
+namespace {
+
+const Arm& arm_named(const Experiment& experiment, const std::string& name) {
+  for (const Arm& arm : experiment.arms) {
+    if (arm.name == name) return arm;
+  }
+  throw std::out_of_range(name);
+}
+
+std::string problem_of(const ExperimentOptions& options) {
+  try {
+    paper_experiment(options);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(PaperExperiment, HasTheArmsOfThePaper) {
+  const Experiment experiment = paper_experiment({});
+  EXPECT_EQ(arm_names(),
+            (std::vector<std::string>{"iid-batchnorm", "iid-renorm", "micro4-batchnorm", "micro4-renorm",
+                                      "pairs-batchnorm", "pairs-halves", "pairs-renorm", "blocks-batchnorm",
+                                      "blocks-dealt", "blocks-renorm"}));
+  EXPECT_EQ(arm_named(experiment, "micro4-renorm").config.microbatch, 4);
+  EXPECT_EQ(arm_named(experiment, "pairs-renorm").config.sampler, "labels:16x2");
+  EXPECT_EQ(arm_named(experiment, "blocks-dealt").config.sampler, "blocks:8x16x2");
+  EXPECT_TRUE(arm_named(experiment, "blocks-dealt").config.deal);
+  EXPECT_EQ(arm_named(experiment, "pairs-batchnorm").batch_statistics_sampler, "labels:25x2");
+  const Arm& halves = arm_named(experiment, "pairs-halves");
+  EXPECT_EQ(train::resolved(halves.config, 20000).microbatch, 16);
+  EXPECT_EQ(halves.paper.test_accuracy, 77.4);
+}
+
+// All else is equal: an arm differs from i.i.d. batchnorm in nothing but how it samples and normalises.
+TEST(PaperExperiment, ArmsDifferInSamplingAndNormalisingOnly) {
+  const std::set<std::string> may = {"sampler", "split-pairs", "deal", "microbatch", "norm"};
+  for (const bool full : {false, true}) {
+    ExperimentOptions options;
+    options.full = full;
+    const Experiment experiment = paper_experiment(options);
+    for (const Arm& arm : experiment.arms) {
+      for (const train::Setting& setting : train::settings()) {
+        if (may.count(setting.name) > 0) continue;
+        EXPECT_EQ(setting.get(arm.config), setting.get(experiment.arms[0].config))
+            << arm.name << setting.name;
+      }
+    }
+  }
+}
+
+TEST(PaperExperiment, FewLabelsGetAStrongerBias) {
+  for (const char* data : {"mnist:d", "fashion-mnist:d", "cifar10:d", "strokes:classes=10"}) {
+    ExperimentOptions options;
+    options.data = data;
+    EXPECT_EQ(arm_named(paper_experiment(options), "pairs-renorm").config.sampler, "labels:4x8") << data;
+    EXPECT_EQ(arm_named(paper_experiment(options), "blocks-renorm").config.sampler, "blocks:2x4x8") << data;
+  }
+  ExperimentOptions hundred;
+  hundred.data = "cifar100:d";
+  EXPECT_EQ(arm_named(paper_experiment(hundred), "pairs-renorm").config.sampler, "labels:16x2");
+}
+
+TEST(PaperExperiment, TakesArmsByNameInItsOwnOrder) {
+  ExperimentOptions options;
+  options.arms = {"pairs-renorm", "iid-renorm"};
+  const Experiment experiment = paper_experiment(options);
+  ASSERT_EQ(experiment.arms.size(), 2U);
+  EXPECT_EQ(experiment.arms[0].name, "iid-renorm");
+  const record::Results results = blank_results(experiment);
+  ASSERT_EQ(results.figures.size(), 2U);
+  EXPECT_EQ(results.figures[1].id, "pairs");
+}
+
+TEST(PaperExperiment, BadRequestsAreNamed) {
+  ExperimentOptions options;
+  options.arms = {"iid-renom"};
+  EXPECT_EQ(problem_of(options), "--arms does not know 'iid-renom'; did you mean 'iid-renorm'?");
+  options.arms = {""};
+  EXPECT_NE(problem_of(options).find("--arms does not know ''"), std::string::npos);
+  options = {};
+  options.seeds = -1;
+  EXPECT_EQ(problem_of(options), "--seeds must be a whole number from 1 to 1000, got -1");
+  options = {};
+  options.data = "strokes:classes=1";
+  EXPECT_NE(problem_of(options).find("classes"), std::string::npos);
+}
+
+TEST(FlagsOf, MakeTheConfigFromTheDefaults) {
+  for (const Arm& arm : paper_experiment({}).arms) {
+    train::Config config;
+    const std::vector<std::string> flags = flags_of(arm.config);
+    for (size_t i = 0; i < flags.size(); ++i) {
+      const train::Setting& setting = train::find_setting(flags[i].substr(2));
+      const bool is_switch = setting.type == train::Setting::Type::kSwitch;
+      setting.set(config, is_switch ? "true" : flags[++i]);
+    }
+    EXPECT_EQ(train::to_toml(config), train::to_toml(arm.config)) << arm.name;
+  }
+}
+
+TEST(BlankResults, SayWhatWillBeMeasuredAndWhere) {
+  ExperimentOptions options;
+  options.full = true;
+  const record::Results results = blank_results(paper_experiment(options));
+  EXPECT_EQ(results.seeds, (std::vector<uint64_t>{1, 2, 3}));
+  const record::Arm& pairs = results.arms.at(4);
+  EXPECT_EQ(pairs.runs.at(2).folder, "runs/pairs-batchnorm/seed-3");
+  EXPECT_TRUE(pairs.train_accuracy.has_value() && pairs.batch_statistics_accuracy.has_value());
+  EXPECT_FALSE(results.arms.at(0).train_accuracy.has_value());
+  EXPECT_EQ(results.arms.at(0).test_accuracy.values.size(), 0U);
+}
+
+}  // namespace
+}  // namespace renorm::experiments

@@ -1,0 +1,163 @@
+#include "experiments/gather.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/errors.h"
+#include "experiments/children.h"
+#include "experiments/experiment.h"
+#include "experiments/experiment_folder.h"
+#include "record/metrics.h"
+#include "temporary_folder.h"
+#include "train/settings.h"
+
+namespace renorm::experiments {
+namespace {
+
+class Gather : public renorm::testing::TemporaryFolder {
+ protected:
+  // Two arms of 20 steps with two seeds.
+  record::Results blank() const {
+    ExperimentOptions options;
+    options.steps = 20;
+    options.seeds = 2;
+    options.arms = {"iid-batchnorm", "blocks-batchnorm"};
+    return blank_results(paper_experiment(options));
+  }
+
+  static std::string evaluation(int64_t step, double accuracy) {
+    record::EvaluationRecord record;
+    record.step = step;
+    record.split = "test";
+    record.images = 400;
+    record.averaged.accuracy = accuracy;
+    return to_json_line(record) + "\n";
+  }
+  static std::string step(int64_t step, double loss, double clipped) {
+    record::StepRecord record;
+    record.step = step;
+    record.loss = loss;
+    record.r_clipped_above = clipped;
+    record.r_clipped_below = clipped;
+    return to_json_line(record) + "\n";
+  }
+
+  void put_run(const std::string& run, const std::string& metrics) const {
+    std::filesystem::create_directories(path("runs/" + run));
+    put("runs/" + run + "/config.toml", "");
+    put("runs/" + run + "/metrics.jsonl", metrics);
+  }
+};
+
+TEST_F(Gather, AFolderWithoutRunsHasNotStarted) {
+  record::Results results = blank();
+  gather(folder_, &results);
+  EXPECT_FALSE(results.finished);
+  EXPECT_FALSE(has_runs(folder_, results));
+  EXPECT_TRUE(results.arms[0].curve.empty());
+}
+
+TEST_F(Gather, CurvesHaveAllSeedsAndFiguresOnlyFinishedOnes) {
+  put_run("iid-batchnorm/seed-1",
+          step(10, 2.0, 0.1) + evaluation(10, 40.0) + step(20, 1.0, 0.0) + evaluation(20, 60.0));
+  put_run("iid-batchnorm/seed-2", step(10, 4.0, 0.3) + evaluation(10, 50.0));
+  record::Results results = blank();
+  gather(folder_, &results);
+  const record::Arm& arm = results.arms[0];
+  EXPECT_TRUE(has_runs(folder_, results));
+  EXPECT_EQ(results.test_images, 400);
+  EXPECT_EQ(arm.test_accuracy.values, std::vector<double>{60.0});
+  ASSERT_EQ(arm.curve.size(), 2U);
+  EXPECT_EQ(arm.curve[0].values, (std::vector<double>{40.0, 50.0}));
+  EXPECT_EQ(arm.curve[0].mean, 45.0);
+  EXPECT_EQ(arm.training.at(0).loss, 3.0);
+  EXPECT_NEAR(arm.training.at(0).r_clipped, 0.4, 1e-12);
+  EXPECT_TRUE(arm.runs[0].finished);
+  EXPECT_EQ(arm.runs[1].steps_done, 10);
+  EXPECT_EQ(arm.steps_to_reference.values, std::vector<double>{20.0});
+}
+
+TEST_F(Gather, AnArmIsFinishedWhenItsEvaluationsAreThere) {
+  put_run("blocks-batchnorm/seed-1", evaluation(20, 30.0));
+  record::Results results = blank();
+  const record::Arm& arm = results.arms[1];
+  RunProgress progress = progress_of(arm, path("runs/blocks-batchnorm/seed-1"));
+  EXPECT_TRUE(progress.trained && progress.needs_training_set && progress.needs_batch_statistics);
+  EXPECT_FALSE(progress.finished());
+  put("runs/blocks-batchnorm/seed-1/training-set.json", "{\"accuracy\": 44.5, \"step\": 20}");
+  put("runs/blocks-batchnorm/seed-1/batch-statistics.json", "{\"accuracy\": 50.5, \"step\": 20, \"x\": 1}");
+  EXPECT_TRUE(progress_of(arm, path("runs/blocks-batchnorm/seed-1")).finished());
+  gather(folder_, &results);
+  EXPECT_EQ(results.arms[1].train_accuracy->values, std::vector<double>{44.5});
+  EXPECT_EQ(results.arms[1].batch_statistics_accuracy->values, std::vector<double>{50.5});
+}
+
+TEST_F(Gather, DamagedFilesAreNamed) {
+  put_run("iid-batchnorm/seed-1", "rubbish\n");
+  record::Results results = blank();
+  try {
+    gather(folder_, &results);
+    ADD_FAILURE() << "no error";
+  } catch (const DataError& error) {
+    EXPECT_NE(std::string(error.what()).find("runs/iid-batchnorm/seed-1/metrics.jsonl:1"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Gather, RunsOfTheTrainerAreArmsOfTheirOwn) {
+  for (const char* name : {"one", "two"}) {
+    std::filesystem::create_directories(path(name));
+    train::Config config;
+    config.steps = 20;
+    put(std::string(name) + "/config.toml", train::to_toml(config));
+    put(std::string(name) + "/metrics.jsonl", evaluation(20, 70.0));
+  }
+  const record::Results results = results_of_runs({path("one"), path("two") + "/"});
+  ASSERT_EQ(results.arms.size(), 2U);
+  EXPECT_EQ(results.arms[0].name, "one");
+  EXPECT_EQ(results.arms[1].name, "two");
+  EXPECT_EQ(results.arms[1].test_accuracy.mean, 70.0);
+  EXPECT_TRUE(results.claims.empty());
+  EXPECT_THROW(results_of_runs({path("three")}), MissingInputError);
+}
+
+TEST_F(Gather, AnotherExperimentIsRefusedAndTheSameIsMerged) {
+  ExperimentOptions options;
+  options.arms = {"pairs-renorm"};
+  options.seeds = 2;
+  const record::Results stored = blank_results(paper_experiment(options));
+  options.arms = {"iid-renorm", "pairs-renorm"};
+  options.seeds = 1;
+  record::Results wanted = blank_results(paper_experiment(options));
+  merge_stored(stored, "DIR", &wanted);
+  ASSERT_EQ(wanted.arms.size(), 2U);
+  EXPECT_EQ(wanted.arms[1].runs.size(), 2U);
+  EXPECT_EQ(wanted.arms[0].runs.size(), 1U);
+  EXPECT_EQ(wanted.seeds, (std::vector<uint64_t>{1, 2}));
+  options.steps = 7;
+  record::Results other = blank_results(paper_experiment(options));
+  EXPECT_THROW(merge_stored(stored, "DIR", &other), UsageError);
+}
+
+TEST_F(Gather, AFolderWithOtherFilesIsNoExperiment) {
+  EXPECT_FALSE(holds_results(path("new")));
+  put("lock", "");
+  put("results.json.tmp.12", "");
+  EXPECT_FALSE(holds_results(folder_));
+  put("thesis.tex", "x");
+  EXPECT_THROW(holds_results(folder_), UsageError);
+  put("results.json", "{");
+  EXPECT_TRUE(holds_results(folder_));
+  EXPECT_THROW(read_results(folder_), DataError);
+}
+
+TEST_F(Gather, TheLastLineOfALogIsWhatAProcessSaid) {
+  put("log", "step 1\nrenorm: no space left\n\n");
+  EXPECT_EQ(last_line(path("log")), "no space left");
+  put("empty", "");
+  EXPECT_EQ(last_line(path("empty")), "");
+}
+
+}  // namespace
+}  // namespace renorm::experiments
