@@ -97,6 +97,8 @@ quietly 2 train --out "$work/run" --batch-size 32
 complains "here it is called '--minibatch'"
 quietly 2 bench step --steps 0
 complains "--steps must be"
+quietly 2 bench step --threads 0
+complains "--threads must be"
 quietly 2 bench step --steps three
 complains "--steps"
 quietly 2 eval "$work/run" --seed -1
