@@ -1,4 +1,4 @@
-// POSIX file descriptors for the functions of files.h; nobody else needs them.
+// POSIX file descriptors for those who handle files themselves; others use files.h.
 #pragma once
 
 #include <cstddef>

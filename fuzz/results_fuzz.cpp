@@ -1,0 +1,14 @@
+// Input: a results.json. What is read must be written and read again without a change.
+#include "fuzz.h"
+#include "record/results.h"
+
+using namespace renorm;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  record::Results results;
+  if (!fuzz::accepts([&] { results = record::parse_results(fuzz::text_of(data, size), fuzz::kFile); }))
+    return 0;
+  const std::string text = record::to_json(results);
+  fuzz::expect(record::to_json(record::parse_results(text, fuzz::kFile)) == text, "the results changed");
+  return 0;
+}
