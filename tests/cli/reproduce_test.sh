@@ -115,6 +115,23 @@ cp "$work/a/results.json" "$work/copied"
 run 0 report "$work/copied"
 [ -s "$work/copied/report.html" ] || fail "no report of copied results"
 
+# Data from files: with ten labels the bias is stronger.
+mkdir "$work/mnist"
+python3 - "$work/mnist" <<'END'
+import random, struct, sys
+random.seed(1)
+for split, count in (("train", 200), ("t10k", 100)):
+    labels = [i % 10 for i in range(count)]
+    pixels = bytes((25 * label + random.randrange(50)) % 256 for label in labels for _ in range(28 * 28))
+    with open(f"{sys.argv[1]}/{split}-images-idx3-ubyte", "wb") as file:
+        file.write(struct.pack(">IIII", 2051, count, 28, 28) + pixels)
+    with open(f"{sys.argv[1]}/{split}-labels-idx1-ubyte", "wb") as file:
+        file.write(struct.pack(">II", 2049, count) + bytes(labels))
+END
+run 0 reproduce --out "$work/m" --data "mnist:$work/mnist" --model convnet:8/2,16/2 --steps 10 --jobs 2
+prints "blocks-renorm"
+grep -q '"command": ".*labels:4x8.*--split-pairs' "$work/m/results.json" || fail "ten labels were sampled as many are"
+
 # What is refused leaves everything as it was.
 before=$(state "$work/a")
 reproduce 2 "$work/a" --arms iid-renom
