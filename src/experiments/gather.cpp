@@ -110,6 +110,7 @@ record::TrainingPoint mean_of(const TrainingSum& sum) {
 // Everything of an arm over its runs.
 struct Gathered {
   std::map<int64_t, std::vector<double>> curve;
+  std::vector<std::vector<record::EvaluationRecord>> evaluations;  // of each run
   std::map<int64_t, TrainingSum> training;
   std::vector<double> test;
   std::vector<double> training_set;
@@ -128,6 +129,7 @@ void gather_run(const std::string& folder, const record::Arm& arm, record::ArmRu
     results->test_images = evaluation.images;
   }
   for (const record::StepRecord& step : metrics.steps) add(step, &gathered->training[step.step]);
+  gathered->evaluations.push_back(metrics.evaluations);
   if (!run->finished) return;
   gathered->test.push_back(progress.accuracy);
   if (arm.train_accuracy) {
@@ -139,7 +141,7 @@ void gather_run(const std::string& folder, const record::Arm& arm, record::ArmRu
   }
 }
 
-void gather_arm(const std::string& folder, record::Arm* arm, record::Results* results) {
+Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results* results) {
   Gathered gathered;
   for (record::ArmRun& run : arm->runs) {
     gather_run(fmt::format("{}/{}", folder, run.folder), *arm, &run, &gathered, results);
@@ -155,25 +157,25 @@ void gather_arm(const std::string& folder, record::Arm* arm, record::Results* re
   }
   arm->training.clear();
   for (const auto& entry : gathered.training) arm->training.push_back(mean_of(entry.second));
+  return gathered;
 }
 
-// Steps until each seed's curve first reaches the mean final accuracy of i.i.d. batchnorm. A seed that has
-// no value at a step has none at later ones.
-void add_steps_to_reference(record::Results* results) {
+// Steps until each run first reaches the mean final accuracy of i.i.d. batchnorm. `gathered` has the order of
+// the arms.
+void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Results* results) {
   const auto reference = std::find_if(results->arms.begin(), results->arms.end(),
                                       [](const record::Arm& arm) { return arm.name == "iid-batchnorm"; });
   if (reference == results->arms.end() || reference->test_accuracy.values.empty()) return;
   const double goal = reference->test_accuracy.mean;
-  for (record::Arm& arm : results->arms) {
+  for (size_t i = 0; i < gathered.size(); ++i) {
     std::vector<double> steps;
-    for (size_t seed = 0; seed < arm.runs.size(); ++seed) {
-      const auto reached =
-          std::find_if(arm.curve.begin(), arm.curve.end(), [&](const record::CurvePoint& point) {
-            return seed < point.values.size() && point.values[seed] >= goal;
-          });
-      if (reached != arm.curve.end()) steps.push_back(static_cast<double>(reached->step));
+    for (const std::vector<record::EvaluationRecord>& run : gathered[i].evaluations) {
+      const auto reached = std::find_if(run.begin(), run.end(), [&](const record::EvaluationRecord& record) {
+        return record.averaged.accuracy >= goal;
+      });
+      if (reached != run.end()) steps.push_back(static_cast<double>(reached->step));
     }
-    arm.steps_to_reference = record::measure_of(steps);
+    results->arms[i].steps_to_reference = record::measure_of(steps);
   }
 }
 
@@ -190,11 +192,12 @@ RunProgress progress_of(const record::Arm& arm, const std::string& folder) {
 }
 
 void gather(const std::string& folder, record::Results* results) {
-  for (record::Arm& arm : results->arms) gather_arm(folder, &arm, results);
+  std::vector<Gathered> gathered;
+  for (record::Arm& arm : results->arms) gathered.push_back(gather_arm(folder, &arm, results));
   results->finished = std::all_of(results->arms.begin(), results->arms.end(), [](const record::Arm& arm) {
     return std::all_of(arm.runs.begin(), arm.runs.end(), [](const auto& run) { return run.finished; });
   });
-  add_steps_to_reference(results);
+  add_steps_to_reference(gathered, results);
   judge(results);
 }
 

@@ -17,7 +17,8 @@ struct Measure {
 };
 Measure measure_of(std::vector<double> values);
 
-// Test accuracy (percent, averaged weights) after a number of steps, of the seeds that have got so far.
+// Test accuracy (percent, averaged weights) after a number of steps, of the seeds that have got so far; once
+// all are finished, in the order of the seeds.
 struct CurvePoint {
   int64_t step = 0;
   double mean = 0.0;

@@ -78,6 +78,16 @@ TEST_F(Gather, CurvesHaveAllSeedsAndFiguresOnlyFinishedOnes) {
   EXPECT_EQ(arm.steps_to_reference.values, std::vector<double>{20.0});
 }
 
+TEST_F(Gather, StepsToTheReferenceAreThoseOfEachRunAlsoIfAnEarlierSeedIsBehind) {
+  put_run("iid-batchnorm/seed-1", evaluation(10, 40.0));
+  put_run("iid-batchnorm/seed-2", evaluation(10, 30.0) + evaluation(20, 60.0));
+  put_run("blocks-batchnorm/seed-1", evaluation(10, 61.0));
+  put_run("blocks-batchnorm/seed-2", evaluation(10, 20.0) + evaluation(20, 61.0));
+  record::Results results = blank();
+  gather(folder_, &results);
+  EXPECT_EQ(results.arms[1].steps_to_reference.values, (std::vector<double>{10.0, 20.0}));
+}
+
 TEST_F(Gather, AnArmIsFinishedWhenItsEvaluationsAreThere) {
   put_run("blocks-batchnorm/seed-1", evaluation(20, 30.0));
   record::Results results = blank();
