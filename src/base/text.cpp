@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <system_error>
@@ -137,6 +140,16 @@ std::vector<std::pair<std::string, std::string>> parse_options(const std::string
 }
 
 std::string shortest(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
+
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("/._-+,:=@%", c) != nullptr;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
 
 std::string printable(const std::string& text) {
   std::string result;

@@ -28,6 +28,9 @@ std::vector<std::pair<std::string, std::string>> parse_options(const std::string
 // The shortest decimal text that reads back as the same double: 0.1, 1e-08, inf.
 std::string shortest(double value);
 
+// A word as a shell reads it: in quotes if it needs them.
+std::string shell_quoted(const std::string& word);
+
 // Text from outside made safe for one line of a terminal: control characters, those that turn the direction
 // of writing, and bytes that are not UTF-8 become \xNN; the middle of long text is left out.
 std::string printable(const std::string& text);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <thread>
 
@@ -26,21 +28,23 @@ bool holds_experiment(const std::string& folder) {
   return std::filesystem::exists(fmt::format("{}/{}", folder, experiments::kResultsFile));
 }
 
-// The bytes of a contact sheet made now; "" if the data cannot be read, which is no reason for no report.
+// The bytes of a contact sheet made now in a folder of its own; "" if that fails, which is no reason for no
+// report.
 std::string new_preview(const std::string& data) {
-  const std::string base =
-      fmt::format("{}/renorm-preview-{}", std::filesystem::temp_directory_path().string(), getpid());
-  const std::string picture = base + ".png", log = base + ".log";
+  const char* temporary = std::getenv("TMPDIR");
+  std::string folder = fmt::format("{}/renorm-XXXXXX", temporary == nullptr ? "/tmp" : temporary);
+  if (mkdtemp(folder.data()) == nullptr) return "";
   std::string bytes;
-  {
-    experiments::Child child({"data", data, "--preview", picture}, log);
+  try {
+    experiments::Child child({"data", data, "--preview", folder + "/data.png"}, folder + "/log");
     int code = 0;
     while (!child.ended(&code)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    if (code == 0) bytes = read_file(picture, kLargestPicture);
+    if (code == 0) bytes = read_file(folder + "/data.png", kLargestPicture);
+  } catch (const std::exception&) {
+    bytes.clear();
   }
   std::error_code ignored;
-  std::filesystem::remove(picture, ignored);
-  std::filesystem::remove(log, ignored);
+  std::filesystem::remove_all(folder, ignored);
   return bytes;
 }
 

@@ -41,20 +41,6 @@ std::string folder_of(const ReproduceOptions& options) {
   return options.experiment.full ? "runs/reproduce-full" : "runs/reproduce-quick";
 }
 
-// The command that asks for the same experiment, without what this machine decided.
-std::string command_of(const ReproduceOptions& options) {
-  std::string command = options.experiment.full ? "renorm reproduce --full" : "renorm reproduce --quick";
-  const auto add = [&command](const char* flag, const std::string& value) {
-    if (!value.empty() && value != "0") command += fmt::format(" {} {}", flag, value);
-  };
-  add("--seeds", fmt::format("{}", options.experiment.seeds));
-  add("--steps", fmt::format("{}", options.experiment.steps));
-  add("--arms", options.arms);
-  add("--data", options.experiment.data);
-  add("--model", options.experiment.model);
-  return command;
-}
-
 void check(const ReproduceOptions& options) {
   if (options.quick && options.experiment.full) {
     throw UsageError("--quick and --full are two sizes of one experiment; give one of them");
@@ -82,10 +68,9 @@ void run(ReproduceOptions options) {
   experiments::ReproduceRequest request;
   request.experiment = experiments::paper_experiment(options.experiment);
   request.folder = folder_of(options);
-  request.command = command_of(options);
   request.jobs =
       options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const StopSignals signals("stopping: the runs save themselves; again to end at once");
+  const StopSignals signals("");  // the view says it, above its table
   request.stop = signals.requested();
   record::Results results;
   {

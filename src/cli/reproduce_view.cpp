@@ -60,6 +60,10 @@ void ReproduceView::run_finished(const std::string& arm, uint64_t seed, double a
                               duration_text(seconds), runs_done_, runs_));
 }
 
+void ReproduceView::run_failed(const std::string& sentence) { progress_.print(sentence); }
+
+void ReproduceView::stops() { progress_.print("stopping: the runs save themselves; again to end at once"); }
+
 void ReproduceView::changed(const std::vector<experiments::ArmView>& arms, double seconds_left) {
   if (!progress_.on_terminal()) return;
   size_t width = 3;

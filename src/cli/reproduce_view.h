@@ -14,6 +14,8 @@ class ReproduceView : public experiments::ReproduceObserver {
   void begins(int64_t runs, int64_t finished) override;
   void run_started(const std::string& arm, uint64_t seed, int64_t from_step) override;
   void run_finished(const std::string& arm, uint64_t seed, double accuracy, double seconds) override;
+  void run_failed(const std::string& sentence) override;
+  void stops() override;
   void changed(const std::vector<experiments::ArmView>& arms, double seconds_left) override;
 
  private:

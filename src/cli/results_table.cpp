@@ -28,7 +28,8 @@ std::string percent(const std::optional<double>& figure) {
   return figure ? fmt::format("{:.1f}", *figure) : "";
 }
 
-std::string steps(const record::Arm& arm) {
+std::string steps(const record::Arm& arm, bool has_reference) {
+  if (!has_reference) return "-";
   const size_t reached = arm.steps_to_reference.values.size(), finished = arm.test_accuracy.values.size();
   if (finished == 0) return "-";
   if (reached == 0) return "never";
@@ -82,9 +83,13 @@ std::string wrapped(const std::string& text, size_t indent, size_t width) {
 std::string results_table(const record::Results& results) {
   std::vector<Row> rows = {
       {"arm", "test %", "training set %", "batch statistics %", "steps to iid", "paper %"}};
+  const bool has_reference =
+      std::any_of(results.arms.begin(), results.arms.end(), [](const record::Arm& arm) {
+        return arm.name == "iid-batchnorm" && !arm.test_accuracy.values.empty();
+      });
   for (const record::Arm& arm : results.arms) {
     rows.push_back({printable(arm.name), percent(arm.test_accuracy), percent(arm.train_accuracy),
-                    percent(arm.batch_statistics_accuracy), steps(arm), paper(arm.paper)});
+                    percent(arm.batch_statistics_accuracy), steps(arm, has_reference), paper(arm.paper)});
   }
   return aligned(rows);
 }

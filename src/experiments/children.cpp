@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr int kExecFailed = 127;
+constexpr int kUnknownEnd = 127;
 constexpr int64_t kLongestLog = int64_t{1} << 30;
 
 // Between fork and exec only what is safe in a signal handler.
@@ -40,8 +41,10 @@ pid_t start(const std::vector<std::string>& arguments, int log) {
   std::vector<std::string> words = {"renorm"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  signal(SIGCHLD, SIG_DFL);  // whoever started us may ignore it, and then no exit code would reach us
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) become(pointers.data(), log, parent);
@@ -57,7 +60,7 @@ Child::Child(const std::vector<std::string>& arguments, const std::string& log) 
   pid_ = start(arguments, file.get());
 }
 
-Child::Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+Child::Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), asked_(other.asked_) {}
 
 Child::~Child() {
   if (pid_ < 0) return;
@@ -67,14 +70,17 @@ Child::~Child() {
 }
 
 void Child::ask_to_stop() {
-  if (pid_ > 0) kill(pid_, SIGTERM);
+  if (pid_ > 0 && !asked_) kill(pid_, SIGTERM);
+  asked_ = true;
 }
 
 bool Child::ended(int* exit_code) {
   int status = 0;
-  if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == 0) return false;
+  const pid_t found = waitpid(pid_, &status, WNOHANG);
+  if (found == 0 || (found < 0 && errno == EINTR)) return false;
   pid_ = -1;
-  *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  *exit_code = kUnknownEnd;
+  if (found > 0) *exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return true;
 }
 

@@ -15,16 +15,18 @@ class Child {
   // `arguments` without the program's name, which is this program. Throws OutputError if the log cannot be
   // opened, IoError if no process can be made.
   Child(const std::vector<std::string>& arguments, const std::string& log);
-  ~Child();  // ends it with SIGTERM and waits
+  ~Child();  // asks it to stop and waits
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
 
-  void ask_to_stop();  // SIGTERM; `renorm train` saves itself
+  // SIGTERM, once: at the first `renorm train` saves itself, a second would end it at once.
+  void ask_to_stop();
   // Whether it has ended; then its exit code, or 128 + the signal that ended it.
   bool ended(int* exit_code);
 
  private:
   pid_t pid_;
+  bool asked_ = false;
 };
 
 // The last line of a log that is not empty, without "renorm: "; "" if there is none.

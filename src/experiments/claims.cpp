@@ -22,61 +22,44 @@ constexpr double kClearLoss = 5.0;  // "loses"
 constexpr double kFewClipped = 0.05;
 constexpr double kNoneClipped = 0.001;
 
-// The 97.5 % quantile of Student's t: exact values where they are far from normal, then the expansion in
-// 1 / degrees (Abramowitz and Stegun 26.7.5).
-double student_quantile(int64_t degrees) {
+// The 97.5 % quantile of Student's t for any number of degrees of at least 1: exact for 1 to 4, linear
+// between them in 1 / degrees, then the expansion in 1 / degrees (Abramowitz and Stegun 26.7.5).
+double student_quantile(double degrees) {
   constexpr double kExact[] = {12.706, 4.303, 3.182, 2.776};
-  if (degrees <= 4) return kExact[degrees - 1];
-  constexpr double z = 1.959964;
-  const auto n = static_cast<double>(degrees);
-  const double first = (std::pow(z, 3) + z) / 4.0;
-  const double second = (5.0 * std::pow(z, 5) + 16.0 * std::pow(z, 3) + 3.0 * z) / 96.0;
-  return z + first / n + second / (n * n);
+  if (degrees < 4.0) {
+    const auto below = static_cast<size_t>(std::max(1.0, std::floor(degrees)));
+    const double low = 1.0 / static_cast<double>(below), high = 1.0 / static_cast<double>(below + 1);
+    const double share = (low - 1.0 / std::max(1.0, degrees)) / (low - high);
+    return kExact[below - 1] + share * (kExact[below] - kExact[below - 1]);
+  }
+  constexpr double kNormal = 1.959964;
+  const double first = (std::pow(kNormal, 3) + kNormal) / 4.0;
+  const double second = (5.0 * std::pow(kNormal, 5) + 16.0 * std::pow(kNormal, 3) + 3.0 * kNormal) / 96.0;
+  const double third = (3.0 * std::pow(kNormal, 7) + 19.0 * std::pow(kNormal, 5) +
+                        17.0 * std::pow(kNormal, 3) - 15.0 * kNormal) /
+                       384.0;
+  return kNormal + first / degrees + second / (degrees * degrees) + third / (degrees * degrees * degrees);
 }
 
-// Squared deviations from the mean over the seeds, summed over measures.
-struct Pool {
-  double squares = 0.0;
-  int64_t degrees = 0;
-
-  void add(const Measure& measure) {
-    if (measure.values.size() < 2) return;
-    const auto degrees_here = static_cast<int64_t>(measure.values.size()) - 1;
-    squares += measure.spread * measure.spread * static_cast<double>(degrees_here);
-    degrees += degrees_here;
+// How far the difference of two means can be from what was measured: Welch's interval of 95 %, which lets the
+// two scatter differently. Without two seeds of each, what the size of the test set gives.
+double half_width(const Measure& a, const Measure& b, int64_t test_images) {
+  if (a.values.size() < 2 || b.values.size() < 2) {
+    const auto images = static_cast<double>(test_images);
+    const auto variance = [images](double percent) { return percent * (100.0 - percent) / images; };
+    return 1.96 * std::sqrt(variance(a.mean) + variance(b.mean));
   }
-};
-
-// How far the difference of two accuracies can be from what was measured.
-class Uncertainty {
- public:
-  explicit Uncertainty(const Results& results) : images_(static_cast<double>(results.test_images)) {
-    for (const Arm& arm : results.arms) {
-      pool_.add(arm.test_accuracy);
-      if (arm.train_accuracy) pool_.add(*arm.train_accuracy);
-      if (arm.batch_statistics_accuracy) pool_.add(*arm.batch_statistics_accuracy);
-    }
-  }
-
-  bool from_seeds() const { return pool_.degrees > 0; }
-  int64_t degrees() const { return pool_.degrees; }
-  double spread() const { return std::sqrt(pool_.squares / static_cast<double>(pool_.degrees)); }
-
-  double half_width(const Measure& a, const Measure& b) const {
-    if (!from_seeds()) return 1.96 * std::sqrt(binomial_variance(a.mean) + binomial_variance(b.mean));
-    const double shares =
-        1.0 / static_cast<double>(a.values.size()) + 1.0 / static_cast<double>(b.values.size());
-    return student_quantile(degrees()) * spread() * std::sqrt(shares);
-  }
-
- private:
-  double binomial_variance(double percent) const {
-    return images_ > 0.0 ? percent * (100.0 - percent) / images_ : std::numeric_limits<double>::infinity();
-  }
-
-  double images_;
-  Pool pool_;
-};
+  const auto share = [](const Measure& measure) {
+    return measure.spread * measure.spread / static_cast<double>(measure.values.size());
+  };
+  const auto degrees = [](const Measure& measure) {
+    return static_cast<double>(measure.values.size()) - 1.0;
+  };
+  const double both = share(a) + share(b);
+  if (both == 0.0) return 0.0;
+  const double freedom = both * both / (share(a) * share(a) / degrees(a) + share(b) * share(b) / degrees(b));
+  return student_quantile(freedom) * std::sqrt(both);
+}
 
 std::string described(const Measure& measure) {
   return measure.values.size() > 1 ? fmt::format("{:.1f} +- {:.1f}", measure.mean, measure.spread)
@@ -92,9 +75,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Judge {
  public:
-  explicit Judge(const Results& results) : results_(results), uncertainty_(results) {}
+  explicit Judge(const Results& results) : results_(results) {}
 
-  const Uncertainty& uncertainty() const { return uncertainty_; }
   std::vector<Claim> take() { return std::move(claims_); }
 
   const Arm* find(const std::string& name) const {
@@ -124,18 +106,27 @@ class Judge {
     return {name + " with batch statistics", arm, has ? &*arm->batch_statistics_accuracy : nullptr};
   }
 
-  void difference(const std::string& text, const Subject& a, const Subject& b, Region region, bool in_paper) {
-    if (a.measure == nullptr || b.measure == nullptr) return;
-    if (!complete(*a.arm) || !complete(*b.arm)) return unfinished(text, in_paper);
+  // Judges a - b and returns the verdict; "" if an arm is not there or not finished. With a `moot` reason the
+  // verdict is that nothing is resolved.
+  std::string difference(const std::string& text, const Subject& a, const Subject& b, Region region,
+                         bool in_paper, const std::string& moot = "") {
+    if (a.measure == nullptr || b.measure == nullptr) return "";
+    if (!complete(*a.arm) || !complete(*b.arm)) {
+      unfinished(text, in_paper);
+      return "";
+    }
     const double apart = a.measure->mean - b.measure->mean;
-    const double half = uncertainty_.half_width(*a.measure, *b.measure);
+    const double half = half_width(*a.measure, *b.measure, results_.test_images);
     std::string verdict = record::kNotResolved;
     if (apart - half > region.least && apart + half < region.most) verdict = record::kHolds;
     if (apart + half < region.least || apart - half > region.most) verdict = record::kDoesNotHold;
-    claims_.push_back({text, verdict,
-                       fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}", a.words,
-                                   described(*a.measure), b.words, described(*b.measure), apart, half),
-                       in_paper});
+    if (!moot.empty()) verdict = record::kNotResolved;
+    claims_.push_back(
+        {text, verdict,
+         fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}{}{}", a.words, described(*a.measure),
+                     b.words, described(*b.measure), apart, half, moot.empty() ? "" : "; ", moot),
+         in_paper});
+    return verdict;
   }
 
   void faster(const std::string& text, const std::string& name, const std::string& than);
@@ -150,7 +141,6 @@ class Judge {
   }
 
   const Results& results_;
-  Uncertainty uncertainty_;
   std::vector<Claim> claims_;
 };
 
@@ -167,23 +157,27 @@ void Judge::faster(const std::string& text, const std::string& name, const std::
   const Arm* slow = find(than);
   if (quick == nullptr || slow == nullptr) return;
   if (!complete(*quick) || !complete(*slow)) return unfinished(text, /*in_paper=*/true);
-  const size_t seeds = slow->test_accuracy.values.size();
-  size_t wins = 0;
+  const size_t seeds = std::min(quick->test_accuracy.values.size(), slow->test_accuracy.values.size());
+  size_t wins = 0, reached_in = 0;
   double share = 0.0;
   for (size_t seed = 0; seed < seeds; ++seed) {
-    const int64_t reached = first_step(*quick, seed, slow->test_accuracy.values[seed]);
-    const int64_t needed = first_step(*slow, seed, slow->test_accuracy.values[seed]);
-    if (reached >= 0 && reached < needed) ++wins;
-    share += static_cast<double>(reached < 0 ? slow->steps : reached) / static_cast<double>(needed);
+    const double goal = slow->test_accuracy.values[seed];
+    const int64_t reached = first_step(*quick, seed, goal), needed = first_step(*slow, seed, goal);
+    if (reached < 0) continue;
+    ++reached_in;
+    if (reached < needed) ++wins;
+    share += static_cast<double>(reached) / static_cast<double>(needed);
   }
   const std::string verdict =
       wins == seeds ? record::kHolds : (wins == 0 ? record::kDoesNotHold : record::kNotResolved);
-  claims_.push_back(
-      {text, verdict,
-       fmt::format("{} reaches the final accuracy of {} in {:.0f} % of its steps, earlier in {} of "
-                   "{} seeds",
-                   name, than, 100.0 * share / static_cast<double>(seeds), wins, seeds),
-       true});
+  std::string evidence =
+      fmt::format("{} is earlier at the final accuracy of {} in {} of {} seeds", name, than, wins, seeds);
+  if (reached_in > 0) {
+    evidence +=
+        fmt::format(", on average in {:.0f} % of its steps", 100.0 * share / static_cast<double>(reached_in));
+  }
+  if (reached_in < seeds) evidence += fmt::format("; it does not get there in {}", seeds - reached_in);
+  claims_.push_back({text, verdict, evidence, true});
 }
 
 // Over the records of the time when both limits have reached their final values.
@@ -233,33 +227,36 @@ void Judge::clipping(const std::string& text, const std::vector<std::string>& na
 void judge_biased(Judge* judge, const std::string& prefix, const std::string& words,
                   const std::string& split_arm, const std::string& split_words, bool in_paper) {
   const std::string batchnorm = prefix + "-batchnorm", renorm = prefix + "-renorm";
-  const auto below_iid = judge->test("iid-batchnorm");
-  judge->difference(fmt::format("On {} batchnorm loses (at least {:.0f} points)", words, kClearLoss),
-                    below_iid, judge->test(batchnorm), {kClearLoss, kInfinity}, in_paper);
+  const auto iid = judge->test("iid-batchnorm"), biased = judge->test(batchnorm);
+  const std::string loss =
+      judge->difference(fmt::format("On {} batchnorm loses (at least {:.0f} points)", words, kClearLoss), iid,
+                        biased, {kClearLoss, kInfinity}, in_paper);
   judge->difference(fmt::format("On {} its training accuracy, too, is below the i.i.d. test accuracy", words),
-                    below_iid, judge->training_set(batchnorm), {0.0, kInfinity}, in_paper);
-  judge->difference(fmt::format("On {} batch statistics at evaluation recover part", words),
-                    judge->batch_statistics(batchnorm), judge->test(batchnorm), {0.0, kInfinity}, in_paper);
-  judge->difference(fmt::format("On {} {} recovers part", words, split_words), judge->test(split_arm),
-                    judge->test(batchnorm), {0.0, kInfinity}, in_paper);
-  judge->difference(fmt::format("On {} Batch Renorm beats batchnorm", words), judge->test(renorm),
-                    judge->test(batchnorm), {0.0, kInfinity}, in_paper);
-  judge->difference(
-      fmt::format("On {} Batch Renorm recovers to the i.i.d. level (at most {:.0f} points below)", words,
-                  kEqual),
-      judge->test(renorm), below_iid, {-kEqual, kInfinity}, in_paper);
+                    iid, judge->training_set(batchnorm), {0.0, kInfinity}, in_paper);
+  // What is said to recover is about a loss.
+  std::string moot;
+  if (loss == record::kDoesNotHold) moot = "without a loss there is nothing to recover";
+  if (loss == record::kNotResolved) moot = "whether there is a loss to recover is not resolved";
+  const auto recovers = [&](const std::string& text, const Judge::Subject& a, const Judge::Subject& b,
+                            double least) {
+    judge->difference(fmt::format("On {} {}", words, text), a, b, {least, kInfinity}, in_paper, moot);
+  };
+  recovers("batch statistics at evaluation recover at least part", judge->batch_statistics(batchnorm), biased,
+           0.0);
+  recovers(split_words + " recovers at least part", judge->test(split_arm), biased, 0.0);
+  recovers("Batch Renorm recovers at least part", judge->test(renorm), biased, 0.0);
+  recovers(fmt::format("Batch Renorm recovers to its i.i.d. level (at most {:.0f} points below)", kEqual),
+           judge->test(renorm), judge->test("iid-renorm"), -kEqual);
 }
 
-std::string test_text(const Uncertainty& uncertainty) {
+std::string test_text(const Results& results) {
+  const bool has_seeds = std::any_of(results.arms.begin(), results.arms.end(),
+                                     [](const Arm& arm) { return arm.test_accuracy.values.size() > 1; });
   const std::string interval =
-      uncertainty.from_seeds()
-          ? fmt::format(
-                "Differences carry a 95 % interval: Student's t with {} degrees of freedom and a spread of "
-                "{:.2f} points, pooled over all accuracies of all arms.",
-                uncertainty.degrees(), uncertainty.spread())
+      has_seeds
+          ? "Differences carry Welch's 95 % interval over the seeds."
           : "With one seed, differences carry the 95 % interval that the size of the test set gives; how "
-            "much "
-            "seeds differ is not in it.";
+            "much seeds differ is not in it.";
   return interval +
          " A claim holds if the whole interval lies where the claim puts it, does not hold if all of it lies "
          "elsewhere, and is not resolved otherwise. \"Faster\" means an earlier evaluation in every seed. "
@@ -282,7 +279,7 @@ void judge(Results* results) {
   judge_biased(&judge, "pairs", "pairs", "pairs-halves", "splitting the pairs", true);
   judge.clipping("Few r and no d are clipped", {"iid-renorm", "micro4-renorm", "pairs-renorm"});
   judge_biased(&judge, "blocks", "blocks", "blocks-dealt", "dealing the images", false);
-  results->test = test_text(judge.uncertainty());
+  results->test = test_text(*results);
   results->claims = judge.take();
   if (results->claims.empty()) results->test.clear();
 }

@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/names.h"
 #include "base/text.h"
+#include "data/sampler.h"
 #include "data/strokes.h"
 #include "train/settings.h"
 
@@ -159,6 +160,21 @@ void keep_named(const std::vector<std::string>& names, std::vector<Arm>* arms) {
   if (!names.empty()) arms->erase(std::remove_if(arms->begin(), arms->end(), unnamed), arms->end());
 }
 
+// Generated data say how many images of a label they have; files are found out about when they are read.
+void check_images(const Arm& arm) {
+  const auto [name, options] = split_spec(arm.config.data);
+  if (name != "strokes") return;
+  const data::StrokesOptions strokes = data::parse_strokes(options);
+  const auto check = [&](const std::string& sampler, const char* split, int64_t images) {
+    const int64_t needed = sampler.empty() ? 0 : data::parse_sampler(sampler).images;
+    if (needed <= images) return;
+    throw UsageError(fmt::format("--data {} has {} {} images a class, but {} takes {} of one label ({})",
+                                 printable(arm.config.data), images, split, arm.name, needed, sampler));
+  };
+  check(arm.config.sampler, "training", strokes.train);
+  check(arm.batch_statistics_sampler, "test", strokes.test);
+}
+
 }  // namespace
 
 std::vector<std::string> arm_names() {
@@ -172,6 +188,9 @@ Experiment paper_experiment(const ExperimentOptions& options) {
     throw UsageError(
         fmt::format("--seeds must be a whole number from 1 to {}, got {}", kMostSeeds, options.seeds));
   }
+  if (options.steps < 0) {
+    throw UsageError(fmt::format("--steps must be a whole number of at least 1, got {}", options.steps));
+  }
   const train::Config base = base_config(options);
   const Samplers samplers = samplers_for(labels_of(base.data));
   Experiment experiment;
@@ -180,7 +199,10 @@ Experiment paper_experiment(const ExperimentOptions& options) {
   experiment.figures = figures_for(samplers);
   experiment.arms = all_arms(base, samplers);
   keep_named(options.arms, &experiment.arms);
-  for (const Arm& arm : experiment.arms) train::check(arm.config);
+  for (const Arm& arm : experiment.arms) {
+    train::check(arm.config);
+    check_images(arm);
+  }
   const int64_t seeds = options.seeds > 0 ? options.seeds : (options.full ? 3 : 1);
   for (int64_t seed = 1; seed <= seeds; ++seed) experiment.seeds.push_back(static_cast<uint64_t>(seed));
   return experiment;
@@ -201,6 +223,28 @@ std::vector<std::string> flags_of(const train::Config& config) {
   return flags;
 }
 
+std::string command_of(const record::Results& results) {
+  ExperimentOptions size;
+  size.full = results.name == "full";
+  const train::Config usual = base_config(size);
+  std::string command = "renorm reproduce --" + results.name;
+  const auto add = [&command](const char* flag, const std::string& value) {
+    command += fmt::format(" {} {}", flag, shell_quoted(value));
+  };
+  std::vector<std::string> names;
+  size_t seeds = 0;
+  for (const record::Arm& arm : results.arms) {
+    names.push_back(arm.name);
+    seeds = std::max(seeds, arm.runs.size());
+  }
+  if (seeds != (size.full ? 3U : 1U)) add("--seeds", fmt::format("{}", seeds));
+  if (results.steps != usual.steps) add("--steps", fmt::format("{}", results.steps));
+  if (names != arm_names()) add("--arms", fmt::format("{}", fmt::join(names, ",")));
+  if (results.data != usual.data) add("--data", results.data);
+  if (results.model != usual.model) add("--model", results.model);
+  return command;
+}
+
 record::Results blank_results(const Experiment& experiment) {
   record::Results results;
   const train::Config& first = experiment.arms.at(0).config;
@@ -215,8 +259,8 @@ record::Results blank_results(const Experiment& experiment) {
     arm.name = plan.name;
     arm.figure = plan.figure;
     arm.label = plan.label;
-    arm.command =
-        fmt::format("renorm train --out runs/{} {}", plan.name, fmt::join(flags_of(plan.config), " "));
+    arm.command = "renorm train --out runs/" + plan.name;
+    for (const std::string& word : flags_of(plan.config)) arm.command += " " + shell_quoted(word);
     arm.renorm = plan.config.norm == "renorm";
     arm.steps = plan.config.steps;
     arm.paper = plan.paper;

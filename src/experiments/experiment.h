@@ -47,6 +47,9 @@ std::vector<std::string> arm_names();
 // The flags of `renorm train` that make `config` from the defaults: {"--norm", "batchnorm", "--deal"}.
 std::vector<std::string> flags_of(const train::Config& config);
 
+// The command that asks for an experiment with these arms and seeds.
+std::string command_of(const record::Results& results);
+
 // Results without any figure: what the experiment is going to measure, and where. Folders are
 // runs/ARM/seed-N.
 record::Results blank_results(const Experiment& experiment);

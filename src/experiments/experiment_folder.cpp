@@ -9,7 +9,6 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "experiments/experiment.h"
-#include "experiments/gather.h"
 #include "experiments/reproduce.h"
 
 namespace renorm::experiments {
@@ -70,10 +69,13 @@ record::Results read_results(const std::string& folder) {
   return record::parse_results(read_file(file), file);
 }
 
-bool has_started(const std::string& folder, const record::Results& stored) {
+void check_empty(const record::Results& stored, const std::string& folder) {
   const bool has_figures = std::any_of(stored.arms.begin(), stored.arms.end(),
                                        [](const record::Arm& arm) { return !arm.curve.empty(); });
-  return has_figures || has_runs(folder, stored);
+  if (!has_figures) return;
+  throw UsageError(
+      fmt::format("--out '{}' holds results without their runs, which would be lost; choose another folder",
+                  printable(folder)));
 }
 
 void merge_stored(const record::Results& stored, const std::string& folder, record::Results* wanted) {

@@ -13,9 +13,9 @@ bool holds_results(const std::string& folder);
 // Throws MissingInputError, DataError.
 record::Results read_results(const std::string& folder);
 
-// Whether anything was found out that the results hold or the folder has runs of. An experiment that failed
-// before its first step is no other experiment.
-bool has_started(const std::string& folder, const record::Results& stored);
+// Throws UsageError if the results, which have no runs beside them, hold figures: they would be lost. Those
+// of an experiment that failed before its first step hold none.
+void check_empty(const record::Results& stored, const std::string& folder);
 
 // Adds to `wanted` the arms and runs that only `stored` has, in the order of arm_names(). Throws UsageError
 // if the two are not of one experiment: data, model, length or settings of an arm differ.

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "base/errors.h"
@@ -50,8 +53,17 @@ EvalFile read_eval(const std::string& file) {
   return found;
 }
 
-bool is_trained(const record::Metrics& metrics, int64_t steps) {
-  return !metrics.evaluations.empty() && metrics.evaluations.back().step == steps;
+// The newest checkpoint's own words, if there is one.
+std::optional<train::RunState> state_of(const std::string& folder) {
+  const std::string file = train::RunPaths(folder).checkpoints + "/last/state.json";
+  if (!exists(file)) return std::nullopt;
+  return train::parse_run_state(read_file(file), printable(file));
+}
+
+// A run writes its last evaluation before its last checkpoint: only both make it trained.
+bool is_trained(const record::Metrics& metrics, const std::optional<train::RunState>& state, int64_t steps) {
+  return !metrics.evaluations.empty() && metrics.evaluations.back().step == steps && state &&
+         state->step == steps;
 }
 
 int64_t steps_of(const record::Metrics& metrics) {
@@ -60,24 +72,20 @@ int64_t steps_of(const record::Metrics& metrics) {
   return steps;
 }
 
-RunProgress progress_from(const record::Arm& arm, const std::string& folder, const record::Metrics& metrics) {
+RunProgress progress_from(const record::Arm& arm, const std::string& folder, const record::Metrics& metrics,
+                          const std::optional<train::RunState>& state) {
   RunProgress progress;
   progress.steps_done = steps_of(metrics);
   if (!metrics.evaluations.empty()) progress.accuracy = metrics.evaluations.back().averaged.accuracy;
-  progress.trained = is_trained(metrics, arm.steps);
-  const auto lacks = [&](const char* name) { return !exists(fmt::format("{}/{}", folder, name)); };
+  progress.trained = is_trained(metrics, state, arm.steps);
+  // An evaluation of an earlier checkpoint counts for nothing.
+  const auto lacks = [&](const char* name) {
+    const std::string file = fmt::format("{}/{}", folder, name);
+    return !exists(file) || read_eval(file).step != arm.steps;
+  };
   progress.needs_training_set = arm.train_accuracy.has_value() && lacks(kTrainingSetFile);
   progress.needs_batch_statistics = arm.batch_statistics_accuracy.has_value() && lacks(kBatchStatisticsFile);
   return progress;
-}
-
-// The newest checkpoint's own words; a run that has none yet has no versions and no time.
-void add_state(const std::string& folder, record::ArmRun* run, record::Results* results) {
-  const std::string file = train::RunPaths(folder).checkpoints + "/last/state.json";
-  if (!exists(file)) return;
-  const train::RunState state = train::parse_run_state(read_file(file), printable(file));
-  run->seconds = state.seconds;
-  results->versions.insert(state.versions.begin(), state.versions.end());
 }
 
 // Sums over the seeds that have a record at a step.
@@ -120,10 +128,14 @@ struct Gathered {
 void gather_run(const std::string& folder, const record::Arm& arm, record::ArmRun* run, Gathered* gathered,
                 record::Results* results) {
   const record::Metrics metrics = metrics_of(folder);
-  const RunProgress progress = progress_from(arm, folder, metrics);
+  const std::optional<train::RunState> state = state_of(folder);
+  const RunProgress progress = progress_from(arm, folder, metrics, state);
   run->steps_done = progress.steps_done;
   run->finished = progress.finished();
-  add_state(folder, run, results);
+  if (state) {
+    run->seconds = state->seconds;
+    results->versions.insert(state->versions.begin(), state->versions.end());
+  }
   for (const record::EvaluationRecord& evaluation : metrics.evaluations) {
     gathered->curve[evaluation.step].push_back(evaluation.averaged.accuracy);
     results->test_images = evaluation.images;
@@ -156,7 +168,12 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
     arm->curve.push_back({step, record::measure_of(values).mean, values});
   }
   arm->training.clear();
-  for (const auto& entry : gathered.training) arm->training.push_back(mean_of(entry.second));
+  for (const auto& entry : gathered.training) {
+    arm->training.push_back(mean_of(entry.second));
+    if (arm->renorm) continue;
+    arm->training.back().r_clipped = std::numeric_limits<double>::quiet_NaN();
+    arm->training.back().d_clipped = std::numeric_limits<double>::quiet_NaN();
+  }
   return gathered;
 }
 
@@ -179,16 +196,33 @@ void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Resul
   }
 }
 
-std::string name_of(const std::string& folder) {
-  const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
-  const std::filesystem::path name = path.has_filename() ? path.filename() : path.parent_path().filename();
+// The last `parts` names of a path: "seed-1", "iid-batchnorm/seed-1".
+std::string end_of_path(const std::string& folder, int parts) {
+  std::filesystem::path rest = std::filesystem::absolute(folder).lexically_normal();
+  if (!rest.has_filename()) rest = rest.parent_path();
+  std::filesystem::path name = rest.filename();
+  for (rest = rest.parent_path(); --parts > 0 && rest.has_filename(); rest = rest.parent_path()) {
+    name = rest.filename() / name;
+  }
   return name.empty() ? folder : name.string();
+}
+
+// As short as they can be and still differ.
+std::vector<std::string> names_of(const std::vector<std::string>& folders) {
+  constexpr int kMostParts = 100;
+  std::vector<std::string> names;
+  for (int parts = 1; parts <= kMostParts; ++parts) {
+    names.clear();
+    for (const std::string& folder : folders) names.push_back(end_of_path(folder, parts));
+    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
+  }
+  return names;
 }
 
 }  // namespace
 
 RunProgress progress_of(const record::Arm& arm, const std::string& folder) {
-  return progress_from(arm, folder, metrics_of(folder));
+  return progress_from(arm, folder, metrics_of(folder), state_of(folder));
 }
 
 void gather(const std::string& folder, record::Results* results) {
@@ -215,7 +249,9 @@ record::Results results_of_runs(const std::vector<std::string>& folders) {
   results.name = "runs";
   results.title = folders.size() == 1 ? "A training run" : "Training runs";
   results.figures = {{"runs", "Test accuracy", "With averaged weights, where a run keeps them.", false}};
-  for (const std::string& folder : folders) {
+  const std::vector<std::string> names = names_of(folders);
+  for (size_t i = 0; i < folders.size(); ++i) {
+    const std::string& folder = folders[i];
     const train::RunPaths paths(folder);
     if (!exists(paths.config)) {
       throw MissingInputError(fmt::format(
@@ -224,9 +260,9 @@ record::Results results_of_runs(const std::vector<std::string>& folders) {
     train::Config config;
     train::read_toml(read_file(paths.config, 1 << 20), paths.config, &config);
     record::Arm arm;
-    arm.name = name_of(folder);
+    arm.name = names[i];
     arm.figure = "runs";
-    arm.label = fmt::format("{}, {}, {}", config.norm, config.model, config.sampler);
+    arm.label = fmt::format("{}: {}, {}, {}", arm.name, config.norm, config.model, config.sampler);
     arm.command = fmt::format("renorm train --config {}", paths.config);
     arm.renorm = config.norm == "renorm";
     arm.steps = config.steps;

@@ -7,6 +7,8 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -98,17 +100,21 @@ class Session {
       : request_(request), observer_(observer), results_(blank_results(request.experiment)) {
     if (holds_results(request.folder)) {
       const record::Results stored = read_results(request.folder);
-      if (has_started(request.folder, stored)) merge_stored(stored, request.folder, &results_);
+      if (has_runs(request.folder, stored)) {
+        merge_stored(stored, request.folder, &results_);
+      } else {
+        check_empty(stored, request.folder);
+      }
     }
     make_writable_folder(request.folder);
     lock_ = std::make_unique<train::FolderLock>(request.folder + "/lock");
-    results_.command = request.command;
+    results_.command = command_of(results_);
+    save();
     add_jobs();
   }
 
   record::Results run() {
     make_preview();
-    save();
     start_ = Clock::now();
     steps_before_ = steps_done();
     for (size_t i = 0; i < jobs_.size(); ++i) {
@@ -124,6 +130,7 @@ class Session {
       show();
     }
     save();
+    if (failure_) rethrow(failure_->first, failure_->second);
     return results_;
   }
 
@@ -186,10 +193,7 @@ class Session {
 
   void finish_part(size_t index, int code) {
     Job& job = jobs_[index];
-    if (code != 0) {
-      stop_all();
-      rethrow(code, fmt::format("{}: {}", job.name(), explained(code, job.log())));
-    }
+    if (code != 0) return fail(job, code);
     job.progress = progress_of(*job.arm, job.folder);
     if (job.progress.finished()) {
       observer_.run_finished(job.plan->name, job.seed, job.progress.accuracy, seconds_since(job.start));
@@ -200,6 +204,18 @@ class Session {
     } else {
       waiting_.push_front(index);
     }
+  }
+
+  // What is wrong with one run may be right with another, unless it is the command line or the disk.
+  void fail(const Job& job, int code) {
+    const std::string message = fmt::format("{}: {}", job.name(), explained(code, job.log()));
+    const bool concerns_all = code == 2 || code == 73 || code == 74 || code == 75;
+    if (concerns_all) {
+      stop_all();
+      rethrow(code, message);
+    }
+    observer_.run_failed(message);
+    if (!failure_) failure_ = {code, message};
   }
 
   static std::string explained(int code, const std::string& log) {
@@ -216,6 +232,7 @@ class Session {
 
   void check_stop() {
     if (request_.stop == nullptr || !request_.stop->load()) return;
+    observer_.stops();
     stop_all();
     save();
     throw Interrupted(
@@ -284,6 +301,7 @@ class Session {
   Clock::time_point start_;
   Clock::time_point shown_;
   int64_t steps_before_ = 0;
+  std::optional<std::pair<int, std::string>> failure_;  // the first: exit code and sentence
 };
 
 }  // namespace

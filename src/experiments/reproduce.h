@@ -38,6 +38,8 @@ class ReproduceObserver {
   virtual void run_started(const std::string& /*arm*/, uint64_t /*seed*/, int64_t /*from_step*/) {}
   virtual void run_finished(const std::string& /*arm*/, uint64_t /*seed*/, double /*accuracy*/,
                             double /*seconds*/) {}
+  virtual void run_failed(const std::string& /*sentence*/) {}
+  virtual void stops() {}
   // Several times a second.
   virtual void changed(const std::vector<ArmView>& /*arms*/, double /*seconds_left*/) {}
 };
@@ -45,16 +47,16 @@ class ReproduceObserver {
 struct ReproduceRequest {
   Experiment experiment;
   std::string folder;
-  std::string command;  // for the results
   int jobs = 1;
   const std::atomic<bool>* stop = nullptr;  // once true: all runs save themselves, then Interrupted
 };
 
 // What is there already is kept: finished runs are not run again, unfinished ones go on, and arms and seeds
 // of the same experiment that were not asked for this time stay in the results. Throws UsageError (the folder
-// holds something else, or another experiment), DataError (its results.json is damaged), OutputError before
-// anything is run, Interrupted, and of a run that failed the error that it ended with; the others then save
-// themselves first.
+// holds something else, another experiment, or results without their runs), DataError (its results.json is
+// damaged), OutputError before anything is run, Interrupted, and of the first run that failed the error that
+// it ended with: after the others have finished, or at once if the disk or the command line is to blame; then
+// the others save themselves first.
 record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer);
 
 }  // namespace renorm::experiments

@@ -125,7 +125,7 @@ class FieldReader {
   void read(const Json& found, const std::string& path, std::map<std::string, std::string>& value) const {
     if (!found.is_object()) refuse(path, "an object", found);
     value.clear();
-    for (const auto& [key, text] : found.items()) read(text, path + "." + key, value[key]);
+    for (const auto& [key, text] : found.items()) read(text, fmt::format("{}.{}", path, key), value[key]);
   }
   template <typename Type>
   void read(const Json& found, const std::string& path, std::vector<Type>& value) const {

@@ -26,7 +26,7 @@ struct CurvePoint {
 };
 
 // Training as it was seen, the limits of r and d and what they clipped; means over the seeds. Fractions are
-// of all (group, channel) pairs, averaged over the layers; r and d are not recorded by batchnorm.
+// of all (group, channel) pairs, averaged over the layers; NaN for batchnorm.
 struct TrainingPoint {
   int64_t step = 0;
   double loss = 0.0;

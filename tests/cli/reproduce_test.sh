@@ -103,6 +103,9 @@ code=$?
 [ $code -eq 75 ] || fail "exit code $code after SIGTERM instead of 75"
 complains "stopped; the same command goes on"
 flock -n "$work/c/runs/iid-renorm/seed-1/lock" true || fail "a child is left after SIGTERM"
+for arm in iid-batchnorm iid-renorm; do
+  [ -e "$work/c/runs/$arm/seed-1/checkpoints/last" ] || fail "$arm did not save itself after SIGTERM"
+done
 # A report of what there is.
 run 0 report "$work/c"
 grep -q "</html>" "$work/c/report.html" || fail "no report of an unfinished experiment"
@@ -114,6 +117,7 @@ mkdir "$work/copied"
 cp "$work/a/results.json" "$work/copied"
 run 0 report "$work/copied"
 [ -s "$work/copied/report.html" ] || fail "no report of copied results"
+copied=$(state "$work/copied")
 
 # Data from files: with ten labels the bias is stronger.
 mkdir "$work/mnist"
@@ -140,6 +144,7 @@ run 2 reproduce --out "$work/a" --quick
 complains "holds another experiment"
 run 2 reproduce --out "$work/a" --full --quick
 run 2 reproduce --out "$work/a" --seeds -3
+run 2 reproduce --out "$work/a" --steps -3
 run 2 reproduce --out "$work/a" --jobs 0x
 [ "$before" = "$(state "$work/a")" ] || fail "a refused command changed the folder"
 mkdir "$work/other"
@@ -147,6 +152,10 @@ echo thesis >"$work/other/thesis.tex"
 reproduce 2 "$work/other"
 complains "holds other files"
 [ "$(ls "$work/other")" = thesis.tex ] || fail "a folder with other files was changed"
+# shellcheck disable=SC2086
+reproduce 2 "$work/copied" $small --seeds 2
+complains "results without their runs"
+[ "$(state "$work/copied")" = "$copied" ] || fail "results without their runs were changed"
 printf '{"format_version": 1, "na' >"$work/copied/results.json"
 before=$(state "$work/copied")
 # shellcheck disable=SC2086

@@ -10,7 +10,7 @@
 namespace renorm::experiments {
 namespace {
 
-const Arm& arm_named(const Experiment& experiment, const std::string& name) {
+Arm arm_named(const Experiment& experiment, const std::string& name) {
   for (const Arm& arm : experiment.arms) {
     if (arm.name == name) return arm;
   }
@@ -37,7 +37,7 @@ TEST(PaperExperiment, HasTheArmsOfThePaper) {
   EXPECT_EQ(arm_named(experiment, "blocks-dealt").config.sampler, "blocks:8x16x2");
   EXPECT_TRUE(arm_named(experiment, "blocks-dealt").config.deal);
   EXPECT_EQ(arm_named(experiment, "pairs-batchnorm").batch_statistics_sampler, "labels:25x2");
-  const Arm& halves = arm_named(experiment, "pairs-halves");
+  const Arm halves = arm_named(experiment, "pairs-halves");
   EXPECT_EQ(train::resolved(halves.config, 20000).microbatch, 16);
   EXPECT_EQ(halves.paper.test_accuracy, 77.4);
 }
@@ -92,6 +92,15 @@ TEST(PaperExperiment, BadRequestsAreNamed) {
   options.seeds = -1;
   EXPECT_EQ(problem_of(options), "--seeds must be a whole number from 1 to 1000, got -1");
   options = {};
+  options.steps = -5;
+  EXPECT_EQ(problem_of(options), "--steps must be a whole number of at least 1, got -5");
+  options = {};
+  options.data = "strokes:classes=10,test=5";
+  EXPECT_EQ(
+      problem_of(options),
+      "--data strokes:classes=10,test=5 has 5 test images a class, but pairs-batchnorm takes 8 of one label "
+      "(labels:4x8)");
+  options = {};
   options.data = "strokes:classes=1";
   EXPECT_NE(problem_of(options).find("classes"), std::string::npos);
 }
@@ -101,12 +110,25 @@ TEST(FlagsOf, MakeTheConfigFromTheDefaults) {
     train::Config config;
     const std::vector<std::string> flags = flags_of(arm.config);
     for (size_t i = 0; i < flags.size(); ++i) {
-      const train::Setting& setting = train::find_setting(flags[i].substr(2));
+      const std::string name = flags[i].substr(2);
+      const train::Setting& setting = train::find_setting(name);
       const bool is_switch = setting.type == train::Setting::Type::kSwitch;
       setting.set(config, is_switch ? "true" : flags[++i]);
     }
     EXPECT_EQ(train::to_toml(config), train::to_toml(arm.config)) << arm.name;
   }
+}
+
+TEST(CommandOf, SaysWhatIsNotUsual) {
+  ExperimentOptions options;
+  options.full = true;
+  EXPECT_EQ(command_of(blank_results(paper_experiment(options))), "renorm reproduce --full");
+  options.full = false;
+  options.seeds = 2;
+  options.arms = {"iid-renorm"};
+  options.data = "mnist:a b";
+  EXPECT_EQ(command_of(blank_results(paper_experiment(options))),
+            "renorm reproduce --quick --seeds 2 --arms iid-renorm --data 'mnist:a b'");
 }
 
 TEST(BlankResults, SayWhatWillBeMeasuredAndWhere) {

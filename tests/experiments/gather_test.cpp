@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <cmath>
 
 #include "base/errors.h"
 #include "experiments/children.h"
@@ -10,6 +10,7 @@
 #include "experiments/experiment_folder.h"
 #include "record/metrics.h"
 #include "temporary_folder.h"
+#include "train/checkpoint.h"
 #include "train/settings.h"
 
 namespace renorm::experiments {
@@ -48,6 +49,14 @@ class Gather : public renorm::testing::TemporaryFolder {
     put("runs/" + run + "/config.toml", "");
     put("runs/" + run + "/metrics.jsonl", metrics);
   }
+  // The state of a run's newest checkpoint.
+  void put_state(const std::string& run, int64_t step) const {
+    std::filesystem::create_directories(path(run + "/checkpoints/last"));
+    train::RunState state;
+    state.step = step;
+    state.config.steps = 20;
+    put(run + "/checkpoints/last/state.json", to_json(state));
+  }
 };
 
 TEST_F(Gather, AFolderWithoutRunsHasNotStarted) {
@@ -61,6 +70,7 @@ TEST_F(Gather, AFolderWithoutRunsHasNotStarted) {
 TEST_F(Gather, CurvesHaveAllSeedsAndFiguresOnlyFinishedOnes) {
   put_run("iid-batchnorm/seed-1",
           step(10, 2.0, 0.1) + evaluation(10, 40.0) + step(20, 1.0, 0.0) + evaluation(20, 60.0));
+  put_state("runs/iid-batchnorm/seed-1", 20);
   put_run("iid-batchnorm/seed-2", step(10, 4.0, 0.3) + evaluation(10, 50.0));
   record::Results results = blank();
   gather(folder_, &results);
@@ -72,7 +82,7 @@ TEST_F(Gather, CurvesHaveAllSeedsAndFiguresOnlyFinishedOnes) {
   EXPECT_EQ(arm.curve[0].values, (std::vector<double>{40.0, 50.0}));
   EXPECT_EQ(arm.curve[0].mean, 45.0);
   EXPECT_EQ(arm.training.at(0).loss, 3.0);
-  EXPECT_NEAR(arm.training.at(0).r_clipped, 0.4, 1e-12);
+  EXPECT_TRUE(std::isnan(arm.training.at(0).r_clipped));  // batchnorm
   EXPECT_TRUE(arm.runs[0].finished);
   EXPECT_EQ(arm.runs[1].steps_done, 10);
   EXPECT_EQ(arm.steps_to_reference.values, std::vector<double>{20.0});
@@ -81,6 +91,7 @@ TEST_F(Gather, CurvesHaveAllSeedsAndFiguresOnlyFinishedOnes) {
 TEST_F(Gather, StepsToTheReferenceAreThoseOfEachRunAlsoIfAnEarlierSeedIsBehind) {
   put_run("iid-batchnorm/seed-1", evaluation(10, 40.0));
   put_run("iid-batchnorm/seed-2", evaluation(10, 30.0) + evaluation(20, 60.0));
+  put_state("runs/iid-batchnorm/seed-2", 20);
   put_run("blocks-batchnorm/seed-1", evaluation(10, 61.0));
   put_run("blocks-batchnorm/seed-2", evaluation(10, 20.0) + evaluation(20, 61.0));
   record::Results results = blank();
@@ -92,9 +103,14 @@ TEST_F(Gather, AnArmIsFinishedWhenItsEvaluationsAreThere) {
   put_run("blocks-batchnorm/seed-1", evaluation(20, 30.0));
   record::Results results = blank();
   const record::Arm& arm = results.arms[1];
+  put_state("runs/blocks-batchnorm/seed-1", 18);  // killed before its last checkpoint
+  EXPECT_FALSE(progress_of(arm, path("runs/blocks-batchnorm/seed-1")).trained);
+  put_state("runs/blocks-batchnorm/seed-1", 20);
   RunProgress progress = progress_of(arm, path("runs/blocks-batchnorm/seed-1"));
   EXPECT_TRUE(progress.trained && progress.needs_training_set && progress.needs_batch_statistics);
   EXPECT_FALSE(progress.finished());
+  put("runs/blocks-batchnorm/seed-1/training-set.json", "{\"accuracy\": 4.5, \"step\": 18}");
+  EXPECT_TRUE(progress_of(arm, path("runs/blocks-batchnorm/seed-1")).needs_training_set);
   put("runs/blocks-batchnorm/seed-1/training-set.json", "{\"accuracy\": 44.5, \"step\": 20}");
   put("runs/blocks-batchnorm/seed-1/batch-statistics.json", "{\"accuracy\": 50.5, \"step\": 20, \"x\": 1}");
   EXPECT_TRUE(progress_of(arm, path("runs/blocks-batchnorm/seed-1")).finished());
@@ -122,6 +138,7 @@ TEST_F(Gather, RunsOfTheTrainerAreArmsOfTheirOwn) {
     config.steps = 20;
     put(std::string(name) + "/config.toml", train::to_toml(config));
     put(std::string(name) + "/metrics.jsonl", evaluation(20, 70.0));
+    put_state(name, 20);
   }
   const record::Results results = results_of_runs({path("one"), path("two") + "/"});
   ASSERT_EQ(results.arms.size(), 2U);
@@ -130,6 +147,10 @@ TEST_F(Gather, RunsOfTheTrainerAreArmsOfTheirOwn) {
   EXPECT_EQ(results.arms[1].test_accuracy.mean, 70.0);
   EXPECT_TRUE(results.claims.empty());
   EXPECT_THROW(results_of_runs({path("three")}), MissingInputError);
+  std::filesystem::create_directories(path("other"));
+  std::filesystem::rename(path("two"), path("other/one"));
+  const record::Results same_name = results_of_runs({path("one"), path("other/one")});
+  EXPECT_EQ(same_name.arms[1].name, "other/one");
 }
 
 TEST_F(Gather, AnotherExperimentIsRefusedAndTheSameIsMerged) {
@@ -148,6 +169,13 @@ TEST_F(Gather, AnotherExperimentIsRefusedAndTheSameIsMerged) {
   options.steps = 7;
   record::Results other = blank_results(paper_experiment(options));
   EXPECT_THROW(merge_stored(stored, "DIR", &other), UsageError);
+}
+
+TEST_F(Gather, ResultsWithoutTheirRunsAreNotOverwritten) {
+  record::Results results = blank();
+  EXPECT_NO_THROW(check_empty(results, "DIR"));
+  results.arms[0].curve = {{10, 50.0, {50.0}}};
+  EXPECT_THROW(check_empty(results, "DIR"), UsageError);
 }
 
 TEST_F(Gather, AFolderWithOtherFilesIsNoExperiment) {

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cstdio>
-#include <cstring>
 
 #include "base/errors.h"
 #include "base/names.h"
@@ -55,17 +53,6 @@ train::RunRequest request_of(const TrainOptions& options, const std::atomic<bool
   return request;
 }
 
-// A name as a shell reads it.
-std::string quoted(const std::string& name) {
-  const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::strchr("/._-+,:=@%", c) != nullptr;
-  });
-  if (plain) return name;
-  std::string text = "'";
-  for (const char c : name) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 void print_result(const train::RunResult& result, const std::string& folder, bool averages) {
   const std::string dir = printable(folder);
   fmt::print(
@@ -75,7 +62,7 @@ void print_result(const train::RunResult& result, const std::string& folder, boo
   fmt::print("best           {} % at step {}\n", shortest(result.best_accuracy), result.best_step);
   fmt::print("time           {} for {} steps\n", duration_text(result.seconds), result.steps);
   fmt::print("files          {0}/metrics.jsonl, {0}/summary.csv, {0}/checkpoints\n", dir);
-  fmt::print("evaluate       renorm eval {}\n", printable(quoted(folder)));
+  fmt::print("evaluate       renorm eval {}\n", printable(shell_quoted(folder)));
 }
 
 }  // namespace
