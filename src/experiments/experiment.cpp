@@ -137,9 +137,8 @@ std::vector<record::Figure> figures_for(const Samplers& samplers) {
       {"micro4", "Normalised in groups of 4",
        "Gradients are summed over the same images as above, but statistics come from 4 images.", true},
       {"pairs", "Biased minibatches: " + samplers.pairs,
-       "A minibatch has 16 labels with 2 images each in the paper. Batchnorm learns to use the company an "
-       "image "
-       "keeps; with the images of a label split over groups, or with Batch Renorm, it cannot.",
+       "In the paper a minibatch has 16 labels with 2 images each, and batchnorm learns to use the company "
+       "an image keeps; with the images of a label split over groups, or with Batch Renorm, it cannot.",
        true},
       {"blocks", "More strongly biased minibatches: " + samplers.blocks,
        "The labels of a minibatch come from one block of neighbours, as in reinforcement or continual "

@@ -2,7 +2,7 @@
 """Reports in headless Chromium with the network cut: every curve is drawn, the console is silent, nothing is fetched.
 
 usage: browser_test.py RENORM_REPORT_SAMPLE                  the test
-       browser_test.py --screenshots DIR REPORT.html         report-{top,figures}-{light,dark,phone}.png, report.pdf
+       browser_test.py --screenshots DIR REPORT.html         report-{top,figures,bias}-{light,dark,phone}.png, report.pdf
 """
 import base64
 import os
@@ -219,7 +219,7 @@ def take_screenshots(folder, report):
         for look, width, dark in [("light", WIDE, False), ("dark", WIDE, True), ("phone", PHONE, False)]:
             browser.open(report, width=width, dark=dark, scale=1.5, phone=width == PHONE)
             check_quiet(browser, report)
-            for part, selector in [("top", "body"), ("figures", "#figures h2")]:
+            for part, selector in [("top", "body"), ("figures", "#figures h2"), ("bias", "#figures figure:nth-of-type(3)")]:
                 top = browser.evaluate("document.querySelector('%s').getBoundingClientRect().top + scrollY" % selector)
                 clip = {"x": 0, "y": max(0, top - 24), "width": width, "height": SHOT_HEIGHT, "scale": 1}
                 shot = browser.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
