@@ -102,11 +102,16 @@ std::string head(const Results& results) {
   return text;
 }
 
+// Some builds of dygraphs warn of every point outside of the axes, where our charts have some on purpose.
+constexpr std::string_view kQuietly = "(function (console) {\n";
+constexpr std::string_view kQuietlyEnd = "\n})(Object.assign({}, window.console, { warn() {} }));\n";
+
 std::string scripts(const Results& results) {
   std::string text = "<script type=\"application/json\" id=\"results\">" + json_for_script(results) +
                      "</script>\n<script>\n";
-  for (const std::string_view part : {kDygraphsJs, std::string_view("\n</script>\n<script>\n"), kSeriesJs,
-                                      kReportJs, kPrintJs, std::string_view("</script>\n")}) {
+  for (const std::string_view part :
+       {kQuietly, kDygraphsJs, kQuietlyEnd, std::string_view("</script>\n<script>\n"), kSeriesJs, kReportJs,
+        kPrintJs, std::string_view("</script>\n")}) {
     text += part;
   }
   return text;

@@ -92,7 +92,7 @@ TEST(JpegDecode, DamagedDataAreRefused) {
   expect_error<DataError>([&] { decode(coded); }, {"'pic': the JPEG cannot be read", "Huffman"});
   std::string lossless = file;
   lossless[file.find("\xff\xc0") + 1] = '\xc3';
-  expect_error<DataError>([&] { decode(lossless); }, {"'pic': the JPEG cannot be read", "SOF type 0xc3"});
+  expect_error<DataError>([&] { decode(lossless); }, {"'pic': the JPEG cannot be read"});
 }
 
 TEST(JpegDecode, BytesBetweenMarkersAreNoDamage) {
