@@ -20,6 +20,15 @@ prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
 complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 state() { (cd "$1" && find . -type f -exec sha256sum {} + | sort | sha256sum); }
 
+# wait_for COMMAND...: until it succeeds, for half a minute at most.
+wait_for() {
+  waited=0
+  until "$@" || [ $waited -ge 300 ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+  done
+}
+
 # figures FILE: every accuracy of a results.json, without times.
 figures() {
   python3 - "$1" <<'END'
@@ -68,19 +77,11 @@ cmp "$work/out" "$work/a/results.json" || fail "--json prints something else tha
 "$renorm" reproduce --out "$work/b" --data strokes:classes=40,train=6,test=3,size=12 --model convnet:8/2,16/2 \
   --steps 20 --jobs 1 --arms iid-batchnorm >"$work/out" 2>"$work/err" &
 victim=$!
-waited=0
-until [ -e "$work/b/runs/iid-batchnorm/seed-1/config.toml" ] || [ $waited -ge 300 ]; do
-  sleep 0.1
-  waited=$((waited + 1))
-done
+wait_for test -e "$work/b/runs/iid-batchnorm/seed-1/config.toml"
 kill -KILL $victim
 wait $victim 2>/dev/null
 # Its child saves itself and goes.
-waited=0
-until flock -n "$work/b/runs/iid-batchnorm/seed-1/lock" true || [ $waited -ge 300 ]; do
-  sleep 0.1
-  waited=$((waited + 1))
-done
+wait_for flock -n "$work/b/runs/iid-batchnorm/seed-1/lock" true
 reproduce 0 "$work/b" --seeds 2 --arms iid-batchnorm
 # shellcheck disable=SC2086
 reproduce 0 "$work/b" $small --seeds 2
@@ -92,11 +93,7 @@ cmp "$work/figures_a" "$work/figures_b" || fail "the same experiment gave other 
 "$renorm" reproduce --out "$work/c" --data strokes:classes=40,train=6,test=3,size=12 --model convnet:8/2,16/2 \
   --steps 100000 --jobs 2 >"$work/out" 2>"$work/err" &
 victim=$!
-waited=0
-until [ -s "$work/c/runs/iid-renorm/seed-1/config.toml" ] || [ $waited -ge 300 ]; do
-  sleep 0.1
-  waited=$((waited + 1))
-done
+wait_for test -s "$work/c/runs/iid-renorm/seed-1/config.toml"
 kill -TERM $victim
 wait $victim
 code=$?
