@@ -76,15 +76,18 @@ class Chart {
   // One finger reads values and leaves scrolling to the page, two zoom.
   interaction() {
     const usual = Dygraph.defaultInteractionModel;
+    // Newer dygraphs listens passively and then prevents the default all the same, which browsers log as an
+    // error. Pinching is ours already: the style says touch-action.
+    const touchesOf = (event) => ({ touches: event.touches, preventDefault() {} });
     return {
       ...usual,
       dblclick: () => this.reset(),
       touchstart: (event, graph, context) => {
-        if (event.touches.length > 1) usual.touchstart(event, graph, context);
+        if (event.touches.length > 1) usual.touchstart(touchesOf(event), graph, context);
         else this.readTouch(event);
       },
       touchmove: (event, graph, context) => {
-        if (event.touches.length > 1 && context.initialTouches) usual.touchmove(event, graph, context);
+        if (event.touches.length > 1 && context.initialTouches) usual.touchmove(touchesOf(event), graph, context);
         else if (event.touches.length === 1) this.readTouch(event);
       },
       touchend: (event, graph, context) => {
