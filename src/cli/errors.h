@@ -1,19 +1,11 @@
-// The exit codes of the program, those of sysexits.h where there is one.
+// What the command adds to the errors of base/errors.h.
 #pragma once
 
 #include <stdexcept>
 
-namespace renorm::cli {
+#include "base/exit_codes.h"
 
-enum ExitCode : int {
-  kExitUsage = 2,          // the command line, a config file or a spec is wrong
-  kExitData = 65,          // an input file does not hold what it should
-  kExitMissingInput = 66,  // an input file or folder is missing or unreadable
-  kExitInternal = 70,      // a value that is not finite, or a defect of the program
-  kExitCannotCreate = 73,  // an output cannot be made; found out before any work is done
-  kExitIo = 74,            // reading or writing failed half-way
-  kExitInterrupted = 75,   // stopped by a signal; can be resumed
-};
+namespace renorm::cli {
 
 // A defect: what LibTorch threw, in a type that can be caught without LibTorch.
 struct InternalError : std::runtime_error {

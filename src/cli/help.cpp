@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/terminal.h"
+#include "cli/wrapped.h"
 
 namespace renorm::cli {
 namespace {
@@ -21,27 +22,6 @@ constexpr size_t kWidestNames = 26;
 size_t text_width() {
   const int columns = terminal_columns(STDOUT_FILENO, kUnknownWidth);
   return static_cast<size_t>(std::clamp(columns, kNarrowestText, kWidestText));
-}
-
-// The words of `text` in lines of at most `width`; all but the first start with `indent` blanks, and `used`
-// characters of the first are taken.
-std::string wrapped(const std::string& text, size_t used, size_t indent, size_t width) {
-  std::string lines;
-  std::istringstream words(text);
-  size_t column = used;
-  for (std::string word; words >> word;) {
-    const bool starts = lines.empty();
-    if (!starts && column + 1 + word.size() > width) {
-      lines += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (!starts) {
-      lines += ' ';
-      ++column;
-    }
-    lines += word;
-    column += word.size();
-  }
-  return lines;
 }
 
 // Paragraphs are wrapped; lines that start with a blank, such as examples, stay as they are.

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <vector>
 
 #include "base/text.h"
+#include "cli/wrapped.h"
 
 namespace renorm::cli {
 namespace {
@@ -65,19 +65,6 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-std::string wrapped(const std::string& text, size_t indent, size_t width) {
-  std::istringstream words(text);
-  std::string lines, line;
-  for (std::string word; words >> word;) {
-    if (!line.empty() && indent + line.size() + 1 + word.size() > width) {
-      lines += line + "\n" + std::string(indent, ' ');
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  return lines + line;
-}
-
 }  // namespace
 
 std::string results_table(const record::Results& results) {
@@ -106,11 +93,11 @@ std::string claims_text(const record::Results& results, int columns) {
         text += in_paper ? "claims of the paper\n" : "\nthe same with a stronger bias, not in the paper\n";
       first = false;
       text += fmt::format("{:<{}}{}\n{}{}\n", claim.verdict, kVerdictWidth,
-                          wrapped(claim.text, kVerdictWidth, width), blanks,
-                          wrapped(claim.evidence, kVerdictWidth, width));
+                          wrapped(claim.text, kVerdictWidth, kVerdictWidth, width), blanks,
+                          wrapped(claim.evidence, kVerdictWidth, kVerdictWidth, width));
     }
   }
-  return results.test.empty() ? text : text + "\n" + wrapped(results.test, 0, width) + "\n";
+  return results.test.empty() ? text : text + "\n" + wrapped(results.test, 0, 0, width) + "\n";
 }
 
 }  // namespace renorm::cli

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <string>
 
 namespace renorm::experiments {
@@ -260,8 +259,7 @@ std::string test_text(const Results& results) {
   return interval +
          " A claim holds if the whole interval lies where the claim puts it, does not hold if all of it lies "
          "elsewhere, and is not resolved otherwise. \"Faster\" means an earlier evaluation in every seed. "
-         "Few "
-         "clipped: at most 5 % of r; none: at most 0.1 % of d.";
+         "Few clipped: at most 5 % of r; none: at most 0.1 % of d.";
 }
 
 }  // namespace

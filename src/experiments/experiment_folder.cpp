@@ -22,8 +22,7 @@ bool counts_as_nothing(const std::string& name) {
 [[noreturn]] void refuse(const std::string& folder, const std::string& what, const std::string& stored,
                          const std::string& wanted) {
   throw UsageError(
-      fmt::format("--out '{}' holds another experiment, with {} {} instead of {}; choose another "
-                  "folder",
+      fmt::format("--out '{}' holds another experiment, with {} {} instead of {}; choose another folder",
                   printable(folder), what, printable(stored), printable(wanted)));
 }
 

@@ -1,7 +1,6 @@
 #include "experiments/gather.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
@@ -27,8 +27,8 @@ namespace renorm::experiments {
 namespace {
 
 bool exists(const std::string& path) {
-  struct stat about = {};
-  return stat(path.c_str(), &about) == 0;
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
 }
 
 record::Metrics metrics_of(const std::string& folder) {
@@ -53,11 +53,12 @@ EvalFile read_eval(const std::string& file) {
   return found;
 }
 
-// The newest checkpoint's own words, if there is one.
-std::optional<train::RunState> state_of(const std::string& folder) {
+// The newest checkpoint's own words, if there is one. A run that goes on may replace it while we look.
+std::optional<train::RunState> state_of(const std::string& folder) try {
   const std::string file = train::RunPaths(folder).checkpoints + "/last/state.json";
-  if (!exists(file)) return std::nullopt;
   return train::parse_run_state(read_file(file), printable(file));
+} catch (const MissingInputError&) {
+  return std::nullopt;
 }
 
 // A run writes its last evaluation before its last checkpoint: only both make it trained.

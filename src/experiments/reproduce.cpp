@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "experiments/children.h"
@@ -31,22 +32,20 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The error that a child ended with, as if it had happened here. See the exit codes of the command.
+// The error that a child ended with, as if it had happened here.
 [[noreturn]] void rethrow(int exit_code, const std::string& message) {
   switch (exit_code) {
-    case 2:
+    case kExitUsage:
       throw UsageError(message);
-    case 65:
+    case kExitData:
       throw DataError(message);
-    case 66:
+    case kExitMissingInput:
       throw MissingInputError(message);
-    case 70:
+    case kExitInternal:
       throw NonFiniteError(message);
-    case 73:
+    case kExitCannotCreate:
       throw OutputError(message);
-    case 74:
-      throw IoError(message);
-    case 75:
+    case kExitInterrupted:
       throw Interrupted(message);
     default:
       throw IoError(message);
@@ -209,7 +208,8 @@ class Session {
   // What is wrong with one run may be right with another, unless it is the command line or the disk.
   void fail(const Job& job, int code) {
     const std::string message = fmt::format("{}: {}", job.name(), explained(code, job.log()));
-    const bool concerns_all = code == 2 || code == 73 || code == 74 || code == 75;
+    const bool concerns_all =
+        code == kExitUsage || code == kExitCannotCreate || code == kExitIo || code == kExitInterrupted;
     if (concerns_all) {
       stop_all();
       rethrow(code, message);
