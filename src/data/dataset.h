@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "data/byte_images.h"
+#include "data/description.h"
+#include "data/image_transform.h"
 
 namespace renorm::data {
 
 struct Batch {
   torch::Tensor images;  // float [n, channels, height, width], standardised
   torch::Tensor labels;  // int64 [n]
+  int64_t skipped = 0;   // images that could not be read: replaced by others of their class, or left out
 };
 
 // One example to load. `ticket` numbers it in the run: whatever is random about loading it (augmentation)
@@ -30,18 +33,11 @@ class Split {
  public:
   virtual ~Split() = default;
   virtual const std::vector<int64_t>& labels() const = 0;  // one an example
+  // As many images as draws; a split for evaluation leaves out those it skips. Throws DataError.
   virtual Batch load(const std::vector<Draw>& draws) const = 0;
+  // Whether loading takes so long that it should be done ahead, while the net computes.
+  virtual bool is_slow() const { return false; }
   int64_t size() const { return static_cast<int64_t>(labels().size()); }
-};
-
-struct Description {
-  std::string spec;
-  std::vector<std::string> classes;
-  int64_t channels = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  std::vector<double> mean;  // a channel, in units of a full byte; what standardising subtracts
-  std::vector<double> std;   // what it divides by
 };
 
 struct Dataset {
@@ -50,13 +46,24 @@ struct Dataset {
   std::shared_ptr<const Split> test;
 };
 
+enum class OnBadImage { kFail, kSkip };
+
+// For people's own images.
+struct PictureOptions {
+  double val_fraction = 0.0;   // as in FolderOptions
+  TransformOptions transform;  // size is that of the images
+  OnBadImage on_bad_image = OnBadImage::kFail;
+};
+
 struct OpenOptions {
   std::string cache;  // folder; cache_folder() if empty
-  int threads = 1;
+  int threads = 1;    // that make or decode images
+  PictureOptions pictures;
   std::function<void(int64_t done, int64_t total)> progress = [](int64_t, int64_t) {};
 };
 
-// "strokes[:OPTIONS]", "mnist:DIR", "fashion-mnist:DIR", "cifar10:DIR", "cifar100:DIR".
+// "strokes[:OPTIONS]", "mnist:DIR", "fashion-mnist:DIR", "cifar10:DIR", "cifar100:DIR",
+// "folder:DIR".
 // Throws UsageError, MissingInputError, DataError.
 Dataset open_dataset(const std::string& spec, const OpenOptions& options);
 // The same as bytes, for looking at.

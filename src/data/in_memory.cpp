@@ -86,6 +86,7 @@ Description describe(const ByteDataset& data) {
   description.width = data.train.width;
   description.mean = std::move(moments.mean);
   description.std = std::move(moments.std);
+  description.fingerprint = fingerprint_of(data.train.labels, data.test.labels, "");
   return description;
 }
 

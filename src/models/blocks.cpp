@@ -1,5 +1,6 @@
 #include "models/blocks.h"
 
+#include <ATen/Functions.h>
 #include <torch/nn/init.h>
 
 namespace renorm::models {
@@ -13,7 +14,7 @@ ConvShape square(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
 }
 
 ConvNormImpl::ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Activation activation)
-    : norm(make_norm(shape.out, activation)) {
+    : norm(make_norm(shape.out, activation)), shape_(shape) {
   const auto options = torch::nn::Conv2dOptions(shape.in, shape.out, {shape.kernel[0], shape.kernel[1]})
                            .stride(shape.stride)
                            .padding({shape.padding[0], shape.padding[1]})
@@ -23,7 +24,13 @@ ConvNormImpl::ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Ac
   torch::nn::init::kaiming_normal_(conv->weight, /*a=*/0.0, torch::kFanIn, torch::kReLU);
 }
 
-torch::Tensor ConvNormImpl::forward(const torch::Tensor& x) { return norm.forward(conv->forward(x)); }
+torch::Tensor ConvNormImpl::forward(const torch::Tensor& x) {
+  const auto rounded = [&x](const torch::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(x.scalar_type()) : tensor;
+  };
+  return norm.forward(torch::conv2d(x, rounded(conv->weight), rounded(conv->bias), shape_.stride,
+                                    {shape_.padding[0], shape_.padding[1]}));
+}
 
 torch::Tensor global_average(const torch::Tensor& x) { return x.mean({2, 3}, /*keepdim=*/true); }
 
@@ -32,6 +39,10 @@ torch::nn::Linear linear_classifier(int64_t in, int64_t classes) {
   torch::nn::init::normal_(linear->weight, 0.0, 0.01);
   torch::nn::init::zeros_(linear->bias);
   return linear;
+}
+
+torch::Tensor classify(torch::nn::Linear& classifier, const torch::Tensor& features) {
+  return classifier->forward(features.flatten(1).to(classifier->weight.scalar_type()));
 }
 
 }  // namespace renorm::models

@@ -28,7 +28,7 @@ ConvShape square(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
 
 // Convolution without bias, norm, and the ReLU (inside the norm) unless told otherwise. Weights start normal
 // with variance 2 / fan_in (He's rule; fan_in = input channels x kernel area), drawn from LibTorch's default
-// generator.
+// generator. The convolution computes in the input's dtype, with the weights rounded to it.
 class ConvNormImpl : public torch::nn::Module {
  public:
   ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Activation activation = Activation::kRelu);
@@ -36,6 +36,9 @@ class ConvNormImpl : public torch::nn::Module {
 
   torch::nn::Conv2d conv{nullptr};
   torch::nn::AnyModule norm;
+
+ private:
+  ConvShape shape_;
 };
 TORCH_MODULE(ConvNorm);
 
@@ -45,5 +48,7 @@ torch::Tensor global_average(const torch::Tensor& x);
 // The last layer. Weights start normal with standard deviation 0.01, the bias at 0: a new model gives every
 // class nearly the same probability, however many classes there are.
 torch::nn::Linear linear_classifier(int64_t in, int64_t classes);
+// [n, c, h, w] of any dtype -> logits in the classifier's.
+torch::Tensor classify(torch::nn::Linear& classifier, const torch::Tensor& features);
 
 }  // namespace renorm::models

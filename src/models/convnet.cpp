@@ -32,10 +32,10 @@ class ConvNet : public Classifier {
     classifier_ = register_module("classifier", linear_classifier(channels, input.classes));
   }
 
-  torch::Tensor forward(const torch::Tensor& images) override {
+  Logits compute(const torch::Tensor& images) override {
     torch::Tensor x = images;
     for (size_t i = 0; i < items_.size(); ++i) x = apply(i, x);
-    return classifier_->forward(x.flatten(1));
+    return {classify(classifier_, x), {}};
   }
 
  private:

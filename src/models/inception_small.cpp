@@ -31,8 +31,8 @@ class InceptionSmall : public Classifier {
     classifier_ = register_module("classifier", linear_classifier(channels, input.classes));
   }
 
-  torch::Tensor forward(const torch::Tensor& images) override {
-    return classifier_->forward(global_average(mixed_->forward(stem_->forward(images))).flatten(1));
+  Logits compute(const torch::Tensor& images) override {
+    return {classify(classifier_, global_average(mixed_->forward(stem_->forward(images)))), {}};
   }
 
  private:

@@ -14,6 +14,7 @@ namespace renorm::models {
 namespace {
 
 constexpr int64_t kMostPerSide = 65536;
+constexpr int64_t kSmallPictures = 64;
 constexpr int64_t kMostClasses = 1000000;
 
 struct Entry {
@@ -26,7 +27,7 @@ const std::vector<Entry>& entries() {
   static const InputShape strokes{1, 20, 20, 200};
   static const std::vector<Entry> all = {
       {{"convnet", "convnet[:SPEC]", "Convolutions in a row, from a list", convnet_syntax(), "convnet",
-        strokes},
+        strokes, kSmallPictures, torch::MemoryFormat::Contiguous},
        1,
        nullptr},
       {{"inception-small", "inception-small",
@@ -35,7 +36,7 @@ const std::vector<Entry>& entries() {
         "Inception v3), B (reduction), C (17x17), D (reduction) and E (8x8); mean pooling; a linear "
         "classifier.\n"
         "Reductions are padded, so that small images have something left.\n",
-        "inception-small", strokes},
+        "inception-small", strokes, kSmallPictures, torch::MemoryFormat::Contiguous},
        8,
        make_inception_small},
       {{"resnet-small", "resnet-small", "Six residual blocks of 16, 32 and 64 channels",
@@ -43,7 +44,7 @@ const std::vector<Entry>& entries() {
         "second\n"
         "and third stage of stride 2; mean pooling; a linear classifier. The second norm of a block has no\n"
         "ReLU; where the shape changes, the shortcut is a 1x1 convolution and a norm.\n",
-        "resnet-small", strokes},
+        "resnet-small", strokes, kSmallPictures, torch::MemoryFormat::Contiguous},
        8,
        make_resnet_small},
   };
@@ -74,6 +75,11 @@ void check_input(const Entry& entry, const InputShape& input) {
 }
 
 }  // namespace
+
+Logits Classifier::logits(const torch::Tensor& images) {
+  return compute(images.to(images.options().dtype(computation.dtype), /*non_blocking=*/false, /*copy=*/false,
+                           computation.memory_format));
+}
 
 std::shared_ptr<Classifier> make_model(const std::string& spec, const InputShape& input,
                                        const MakeNorm& make_norm) {

@@ -13,11 +13,29 @@
 
 namespace renorm::models {
 
-// [n, channels, height, width] -> logits [n, classes]. Contiguous or channels last; the layout is kept
-// inside.
+// How a net computes. Parameters and averages are float whatever the dtype of the activations.
+struct Computation {
+  torch::Dtype dtype = torch::kFloat;                                   // or kBFloat16
+  torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;  // or ChannelsLast
+};
+
+// [n, classes] each, float.
+struct Logits {
+  torch::Tensor main;
+  torch::Tensor auxiliary;  // undefined unless the model has an auxiliary head and is in training mode
+};
+
+// Images are [n, channels, height, width], float, of any memory format.
 class Classifier : public torch::nn::Module {
  public:
-  virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+  torch::Tensor forward(const torch::Tensor& images) { return logits(images).main; }
+  Logits logits(const torch::Tensor& images);
+
+  Computation computation;
+
+ protected:
+  // `images` are as `computation` says; so are the activations.
+  virtual Logits compute(const torch::Tensor& images) = 0;
 };
 
 struct InputShape {
@@ -34,12 +52,14 @@ std::shared_ptr<Classifier> make_model(const std::string& spec, const InputShape
                                        const MakeNorm& make_norm);
 
 struct ModelKind {
-  std::string name;     // "convnet"
-  std::string usage;    // "convnet:SPEC"
-  std::string help;     // one line
-  std::string details;  // more lines, each with its newline
-  std::string example;  // a spec that make_model takes, for listing layers and parameters
-  InputShape input;     // the input it is listed with
+  std::string name;                   // "convnet"
+  std::string usage;                  // "convnet:SPEC"
+  std::string help;                   // one line
+  std::string details;                // more lines, each with its newline
+  std::string example;                // a spec that make_model takes, for listing layers and parameters
+  InputShape input;                   // the input it is listed with
+  int64_t picture_size;               // pixels a side of people's own images unless told otherwise
+  torch::MemoryFormat memory_format;  // the faster one
 };
 const std::vector<ModelKind>& model_kinds();
 // The kind that a "name[:spec]" asks for. Throws UsageError for an unknown name (with the nearest).

@@ -16,10 +16,10 @@ class ResnetSmall : public Classifier {
         layer3_(register_module("layer3", basic_stage(32, 64, kBlocksAStage, 2, make_norm))),
         classifier_(register_module("classifier", linear_classifier(64, input.classes))) {}
 
-  torch::Tensor forward(const torch::Tensor& images) override {
+  Logits compute(const torch::Tensor& images) override {
     torch::Tensor x = layer1_->forward(stem_->forward(images));
     x = layer3_->forward(layer2_->forward(x));
-    return classifier_->forward(global_average(x).flatten(1));
+    return {classify(classifier_, global_average(x)), {}};
   }
 
  private:

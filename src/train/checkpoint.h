@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/description.h"
 #include "train/config.h"
 
 namespace renorm::train {
@@ -25,6 +26,8 @@ struct RunState {
   int64_t summary_bytes = 0;                    // length of summary.csv
   double seconds = 0.0;                         // time spent in training so far
   int64_t parameters = 0;
+  data::Description data;      // so that the model can be used without the data it was trained on
+  int64_t skipped_images = 0;  // that could not be read, over all steps
 };
 // All numbers must be finite and texts UTF-8.
 std::string to_json(const RunState& state);

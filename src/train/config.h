@@ -13,6 +13,14 @@ struct Config {
   std::string sampler = "iid";
   bool split_pairs = false;
   bool deal = false;
+  // people's own images
+  double val_fraction = 0.0;          // of the training images; 0: there is a folder val
+  int64_t image_size = 0;             // pixels a side; 0: what the model is made for
+  double crop_area = 0.08;            // least share of a picture that a training crop takes
+  double flip = 0.5;                  // how often a training picture is mirrored
+  double jitter = 0.4;                // of brightness, contrast and saturation
+  std::string on_bad_image = "fail";  // fail, skip
+  int loader_threads = 0;             // 0: as threads
   // the step
   int64_t workers = 1;
   int64_t minibatch = 0;   // 0: what the sampler makes, or 32
@@ -25,6 +33,9 @@ struct Config {
   double norm_eps = 1e-3;
   double norm_momentum = 0.01;
   std::string clip = "paper";
+  std::string init;                    // safetensors file with weights to start from; "": none
+  std::string dtype = "float";         // of the activations: float, bf16
+  std::string memory_format = "auto";  // nchw, channels-last; auto: the faster one for the model
   // length
   int64_t steps = 0;  // one of steps and epochs; both 0: 2,000 steps
   double epochs = 0.0;

@@ -97,9 +97,9 @@ class Session {
 
   void open(const Config& config, bool continues) {
     data::OpenOptions options;
-    options.threads = config.threads > 0 ? config.threads : at::get_num_threads();
+    options.threads = at::get_num_threads();
     options.progress = [this](int64_t done, int64_t total) { observer_.data_progress(done, total); };
-    data::Dataset dataset = data::open_dataset(config.data, options);
+    data::Dataset dataset = open_data(config, options);
     const int64_t images = dataset.train->size();
     const Config whole = continues ? continued_config(request_, config, images) : resolved(config, images);
     at::set_num_threads(whole.threads);
@@ -202,6 +202,7 @@ class Session {
     state_.metrics_bytes = metrics_->size();
     state_.summary_bytes = summary_->size();
     state_.parameters = trainer_->parameter_count();
+    state_.data = trainer_->dataset().description;
     checkpoints_.write({state_, trainer_->encode()}, state_.config.keep);
     observer_.saved(state_.step, checkpoints_.path_of(state_.step));
     window_start_ += Clock::now() - start;
@@ -240,16 +241,28 @@ RunResult run(const RunRequest& request, Observer& observer) {
   return Session(request, observer).run();
 }
 
-OpenedRun open_run(const std::string& folder, const std::string& checkpoint,
-                   const data::OpenOptions& options) {
+data::Dataset open_data(const Config& config, data::OpenOptions options) {
+  const int threads = config.loader_threads > 0 ? config.loader_threads : config.threads;
+  if (threads > 0) options.threads = threads;
+  data::TransformOptions& transform = options.pictures.transform;
+  transform.size = config.image_size > 0 ? config.image_size : models::model_kind(config.model).picture_size;
+  transform.least_area = config.crop_area;
+  transform.flip = config.flip;
+  transform.jitter = {config.jitter, config.jitter, config.jitter};
+  options.pictures.val_fraction = config.val_fraction;
+  options.pictures.on_bad_image =
+      config.on_bad_image == "skip" ? data::OnBadImage::kSkip : data::OnBadImage::kFail;
+  return data::open_dataset(config.data, options);
+}
+
+OpenedRun open_run(const std::string& folder, const std::string& checkpoint) {
   const CheckpointFolder checkpoints(RunPaths(folder).checkpoints);
   const Checkpoint found = checkpoints.read(checkpoints.find(checkpoint));
   OpenedRun opened;
   opened.state = found.state;
   opened.checkpoint = checkpoints.path_of(found.state.step);
-  opened.dataset = data::open_dataset(found.state.config.data, options);
   at::set_num_threads(found.state.config.threads);
-  opened.model = build_model(found.state.config, opened.dataset.description);
+  opened.model = build_model(found.state.config, found.state.data);
   restore_file(found.tensors, kModelFile, opened.checkpoint, named_state(*opened.model));
   if (found.state.config.ema_decay > 0.0) {
     opened.average = std::make_unique<WeightAverage>(*opened.model, found.state.config.ema_decay);

@@ -55,12 +55,14 @@ RunResult run(const RunRequest& request, Observer& observer);
 struct OpenedRun {
   RunState state;
   std::string checkpoint;  // its folder
-  data::Dataset dataset;
   std::shared_ptr<models::Classifier> model;
   std::unique_ptr<WeightAverage> average;  // null if the run keeps none
 };
-// `checkpoint` is "last", "best" or "step-N". Throws MissingInputError, DataError.
-OpenedRun open_run(const std::string& folder, const std::string& checkpoint,
-                   const data::OpenOptions& options);
+// `checkpoint` is "last", "best" or "step-N". The data is not opened. Throws MissingInputError, DataError.
+OpenedRun open_run(const std::string& folder, const std::string& checkpoint);
+
+// The data of a run. `options` has what the config does not say: cache and progress, and the threads if the
+// config leaves them open. Throws as data::open_dataset does.
+data::Dataset open_data(const Config& config, data::OpenOptions options);
 
 }  // namespace renorm::train

@@ -16,15 +16,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kFormatVersion = 1;
-constexpr size_t kLongestFile = 1 << 20;
+constexpr int64_t kFormatVersion = 2;
+constexpr size_t kLongestFile = 64 << 20;  // a million classes with names
 constexpr int64_t kGreatest = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMostPerSide = 65536;
 constexpr double kMostSeconds = 1e12;
 
 const std::set<std::string>& entries() {
   static const std::set<std::string> names = {
-      "format_version", "step",          "config",        "sampler", "rng",       "versions",
-      "best",           "metrics_bytes", "summary_bytes", "seconds", "parameters"};
+      "format_version", "step",          "config",  "sampler",    "rng",  "versions",      "best",
+      "metrics_bytes",  "summary_bytes", "seconds", "parameters", "data", "skipped_images"};
   return names;
 }
 
@@ -68,6 +69,7 @@ class Entry {
     if (found == value_.end()) refuse(fmt::format("must have an entry '{}'", name));
     return {*found, file_, path_.empty() ? name : path_ + "." + name};
   }
+  Entry element(size_t index) const { return {value_[index], file_, fmt::format("{}[{}]", path_, index)}; }
   const Json& as_object() const {
     if (!value_.is_object()) refuse(fmt::format("must be an object, got {}", value_.type_name()));
     return value_;
@@ -134,6 +136,43 @@ void parse_best(const Entry& entry, RunState* state) {
   state->best_step = entry.member("step").as_integer(0, state->step);
 }
 
+Json to_json(const data::Description& data) {
+  return {{"spec", data.spec},     {"classes", data.classes}, {"channels", data.channels},
+          {"height", data.height}, {"width", data.width},     {"mean", data.mean},
+          {"std", data.std},       {"centre", data.centre},   {"fingerprint", data.fingerprint}};
+}
+
+template <typename T, typename Read>
+std::vector<T> list_of(const Entry& entry, int64_t size, Read&& read) {
+  if (!entry.value().is_array())
+    entry.refuse(fmt::format("must be a list, got {}", entry.value().type_name()));
+  if (size > 0 && static_cast<int64_t>(entry.value().size()) != size) {
+    entry.refuse(fmt::format("must have {} values, got {}", size, entry.value().size()));
+  }
+  std::vector<T> list;
+  for (size_t i = 0; i < entry.value().size(); ++i) list.push_back(read(entry.element(i)));
+  return list;
+}
+
+data::Description parse_data(const Entry& entry) {
+  const double greatest = std::numeric_limits<double>::max();
+  const double least = std::numeric_limits<double>::min();
+  data::Description data;
+  data.spec = entry.member("spec").as_text();
+  data.classes = list_of<std::string>(entry.member("classes"), 0, [](const Entry& e) { return e.as_text(); });
+  if (data.classes.empty()) entry.refuse("must have classes");
+  data.channels = entry.member("channels").as_integer(1, kMostPerSide);
+  data.height = entry.member("height").as_integer(1, kMostPerSide);
+  data.width = entry.member("width").as_integer(1, kMostPerSide);
+  data.mean = list_of<double>(entry.member("mean"), data.channels,
+                              [&](const Entry& e) { return e.as_number(-greatest, greatest); });
+  data.std = list_of<double>(entry.member("std"), data.channels,
+                             [&](const Entry& e) { return e.as_number(least, greatest); });
+  data.centre = entry.member("centre").as_number(least, 1.0);
+  data.fingerprint = entry.member("fingerprint").as_text();
+  return data;
+}
+
 // What is said more than once must be said the same way.
 void check_agreement(const Entry& root, const RunState& state) {
   const auto seed = static_cast<int64_t>(state.config.seed);
@@ -163,8 +202,11 @@ std::string to_json(const RunState& state) {
                      {"metrics_bytes", state.metrics_bytes},
                      {"summary_bytes", state.summary_bytes},
                      {"seconds", state.seconds},
-                     {"parameters", state.parameters}};
-  return json.dump(2) + "\n";
+                     {"parameters", state.parameters},
+                     {"data", to_json(state.data)},
+                     {"skipped_images", state.skipped_images}};
+  // Names of classes are names of folders, which may be any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 RunState parse_run_state(const std::string& text, const std::string& file) {
@@ -172,6 +214,12 @@ RunState parse_run_state(const std::string& text, const std::string& file) {
   const Json json = parse_state(text, safe_file);
   const Entry root(json, safe_file, "");
   const int64_t version = root.member("format_version").as_integer(1);
+  if (version < kFormatVersion) {
+    root.refuse(
+        fmt::format("format_version is {}, and this program reads {}; use the renorm that wrote it, or "
+                    "start the run again",
+                    version, kFormatVersion));
+  }
   if (version > kFormatVersion) {
     root.refuse(fmt::format("format_version is {}, and this program knows {} at most; use a newer renorm",
                             version, kFormatVersion));
@@ -192,6 +240,8 @@ RunState parse_run_state(const std::string& text, const std::string& file) {
   state.summary_bytes = root.member("summary_bytes").as_integer(0);
   state.seconds = root.member("seconds").as_number(0.0, kMostSeconds);
   state.parameters = root.member("parameters").as_integer(0);
+  state.data = parse_data(root.member("data"));
+  state.skipped_images = root.member("skipped_images").as_integer(0);
   check_agreement(root, state);
   return state;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "base/errors.h"
@@ -131,6 +132,11 @@ void check_all_used(const Config& config) {
   check_used(config, "optimizer-eps", kind != "sgd", "optimizer " + kind);
   check_used(config, "lr-final", config.lr_schedule != "constant", "lr-schedule constant");
   check_used(config, "clip", config.norm == "renorm", "norm " + config.norm);
+  const std::string data = split_spec(config.data).first;
+  for (const char* name :
+       {"val-fraction", "image-size", "crop-area", "flip", "jitter", "on-bad-image", "loader-threads"}) {
+    check_used(config, name, data == "folder", "data " + printable(data));
+  }
   if (config.lr_schedule == "exponential" && config.lr_final == 0.0) {
     throw UsageError("--lr-final must be above 0 with --lr-schedule exponential, which never reaches 0");
   }
@@ -183,9 +189,10 @@ Config resolved(const Config& config, int64_t training_images) {
 }
 
 std::vector<std::string> differing(const Config& then, const Config& now) {
+  static const std::set<std::string> free_to_change = {"keep", "checkpoint-every", "loader-threads"};
   std::vector<std::string> names;
   for (const Setting& setting : settings()) {
-    if (setting.name == "keep" || setting.name == "checkpoint-every") continue;
+    if (free_to_change.count(setting.name) > 0) continue;
     if (setting.get(then) != setting.get(now)) names.push_back(setting.name);
   }
   return names;

@@ -47,9 +47,9 @@ std::vector<std::string> read_toml(const std::string& text, const std::string& f
 std::string to_toml(const Config& config);
 
 // The names of settings that differ and that a run cannot change when it is continued, for two resolved
-// configs. Only `keep` and `checkpoint-every` may differ. All others change the weights (steps stretches the
-// schedules of learning rate and clip, threads the order of sums) or what metrics.jsonl and the best
-// checkpoint mean.
+// configs. Only `keep`, `checkpoint-every` and `loader-threads` may differ. All others change the weights
+// (steps stretches the schedules of learning rate and clip, threads the order of sums) or what metrics.jsonl
+// and the best checkpoint mean.
 std::vector<std::string> differing(const Config& then, const Config& now);
 
 }  // namespace renorm::train

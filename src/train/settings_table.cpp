@@ -14,6 +14,7 @@ namespace renorm::train {
 namespace {
 
 constexpr int64_t kMostExamples = 1 << 20;
+constexpr int64_t kMostPixels = 4096;
 constexpr int64_t kMostSteps = 1'000'000'000'000;
 constexpr size_t kLongestText = 4096;  // as long as a path may be
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -63,7 +64,6 @@ bool is_plain_utf8(const std::string& text) {
 
 // Config files and checkpoints are UTF-8, so nothing else can be kept.
 void check_text(const std::string& flag, const std::string& text) {
-  if (text.empty()) throw UsageError(fmt::format("{} must not be empty", flag));
   if (text.size() > kLongestText) {
     throw UsageError(
         fmt::format("{} must not be longer than {} bytes, got {}", flag, kLongestText, text.size()));
@@ -92,6 +92,8 @@ Setting text(std::string name, std::string group, std::string Config::*field, st
              Check check = nullptr) {
   const std::string flag = "--" + name;
   const auto set = [flag, field, check](Config& config, const std::string& given) {
+    const bool may_be_empty = (Config().*field).empty();
+    if (given.empty() && !may_be_empty) throw UsageError(fmt::format("{} must not be empty", flag));
     check_text(flag, given);
     try {
       if (check) check(given);
@@ -151,8 +153,9 @@ Setting toggle(std::string name, std::string group, bool Config::*field, std::st
 void add_data_and_step(std::vector<Setting>& table) {
   using C = Config;
   const Check sampler = [](const std::string& given) { data::parse_sampler(given); };
-  table.push_back(text("data", "Data", &C::data,
-                       "strokes[:OPTIONS], mnist:DIR, fashion-mnist:DIR, cifar10:DIR or cifar100:DIR"));
+  table.push_back(
+      text("data", "Data", &C::data,
+           "strokes[:OPTIONS], mnist:DIR, fashion-mnist:DIR, cifar10:DIR, cifar100:DIR or folder:DIR"));
   table.push_back(text("sampler", "Data", &C::sampler,
                        "what a minibatch is made of: iid, labels:LxK, labels:LxK:distinct or blocks:BxLxK",
                        sampler));
@@ -172,11 +175,33 @@ void add_data_and_step(std::vector<Setting>& table) {
             "most examples computed in one pass, which changes memory but not the result; 0: chosen"));
 }
 
+void add_pictures(std::vector<Setting>& table) {
+  using C = Config;
+  const std::string group = "Own images (folder:DIR)";
+  table.push_back(
+      number("val-fraction", group, &C::val_fraction, kBelowOne,
+             "share of the training images that becomes the test split; 0: there is a folder val"));
+  table.push_back(whole("image-size", group, &C::image_size, 0, kMostPixels,
+                        "pixels a side of what the net is shown; 0: what the model is made for"));
+  table.push_back(number("crop-area", group, &C::crop_area, kAboveZero,
+                         "least share of a picture's area that a training crop takes"));
+  table.push_back(number("flip", group, &C::flip, {0.0, 1.0}, "how often a training picture is mirrored"));
+  table.push_back(number("jitter", group, &C::jitter, {0.0, 1.0},
+                         "how far brightness, contrast and saturation of training pictures vary"));
+  table.push_back(
+      choice("on-bad-image", group, &C::on_bad_image, {"fail", "skip"},
+             "fail, or skip: take another of its class, count it, give up above 1 % of the files"));
+  table.push_back(whole("loader-threads", group, &C::loader_threads, 0, 1024,
+                        "threads that decode images, which changes no result; 0: as --threads"));
+}
+
 void add_model_and_length(std::vector<Setting>& table) {
   using C = Config;
   const Check clip = [](const std::string& given) { parse_clip(given); };
-  table.push_back(text("model", "Model", &C::model,
-                       "inception-small, resnet-small or convnet:SPEC; `renorm models` lists them"));
+  table.push_back(
+      text("model", "Model", &C::model,
+           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small or convnet[:SPEC]; "
+           "`renorm models` lists them"));
   table.push_back(choice("norm", "Model", &C::norm, {"batchnorm", "renorm", "native"},
                          "batchnorm, renorm or native (LibTorch's own batchnorm and a separate ReLU)"));
   table.push_back(toggle("norm-scale", "Model", &C::norm_scale,
@@ -190,6 +215,12 @@ void add_model_and_length(std::vector<Setting>& table) {
            "limits of r and d: paper, paper@STEPS, R,D or hold:H,r:R@S,d:D@S (H and S: steps, or % of "
            "the run)",
            clip));
+  table.push_back(text("init", "Model", &C::init,
+                       "start from the weights in this safetensors file: torchvision's or renorm's"));
+  table.push_back(choice("dtype", "Model", &C::dtype, {"float", "bf16"},
+                         "of the activations: float or bf16; parameters and averages stay float"));
+  table.push_back(choice("memory-format", "Model", &C::memory_format, {"auto", "nchw", "channels-last"},
+                         "nchw, channels-last or auto (the faster one for the model)"));
   table.push_back(
       whole("steps", "Length", &C::steps, 0, kMostSteps, "steps of the run; 0: as --epochs says, or 2000"));
   table.push_back(number("epochs", "Length", &C::epochs, {0.0, 1e6},
@@ -251,6 +282,7 @@ const std::vector<Setting>& settings() {
   static const std::vector<Setting> table = [] {
     std::vector<Setting> all;
     add_data_and_step(all);
+    add_pictures(all);
     add_model_and_length(all);
     add_update(all);
     add_regularisation(all);

@@ -29,12 +29,12 @@ TinySplit random_split(int64_t size) {
 
 // The logits are the images; what it was asked is written down.
 struct Echo : models::Classifier {
-  torch::Tensor forward(const torch::Tensor& images) override {
+  models::Logits compute(const torch::Tensor& images) override {
     batches.push_back(images.size(0));
     graph = graph || torch::GradMode::is_enabled();
     training = training || is_training();
     if (static_cast<int64_t>(batches.size()) == fail_at) throw std::runtime_error("from the model");
-    return images.flatten(1);
+    return {images.flatten(1), {}};
   }
   std::vector<int64_t> batches;
   bool graph = false;
@@ -56,11 +56,11 @@ struct Normed : models::Classifier {
       if (named.tensor.is_floating_point()) named.tensor.uniform_(0.5, 1.5);
     }
   }
-  torch::Tensor forward(const torch::Tensor& images) override {
+  models::Logits compute(const torch::Tensor& images) override {
     const auto x = drop->forward(images);
     const auto y = our_norm.is_empty() ? their_norm->forward(x) : our_norm->forward(x);
     if (throws) throw std::runtime_error("from the model");
-    return y.mean({2, 3});
+    return {y.mean({2, 3}), {}};
   }
   torch::nn::Dropout drop{nullptr};
   BatchRenorm2d our_norm{nullptr};

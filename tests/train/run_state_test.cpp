@@ -27,6 +27,8 @@ RunState example() {
   state.summary_bytes = 678;
   state.seconds = 1e-3;
   state.parameters = 1'000'000'007;
+  state.data = {"mnist:/a", {"zero", "on\"e"}, 1, 28, 27, {0.1}, {0.3}, 0.875, "abc"};
+  state.skipped_images = 3;
   return state;
 }
 
@@ -58,6 +60,9 @@ TEST(RunStateFile, ReadsBackWhatItWrote) {
   EXPECT_EQ(again.summary_bytes, state.summary_bytes);
   EXPECT_EQ(again.seconds, state.seconds);
   EXPECT_EQ(again.parameters, state.parameters);
+  EXPECT_EQ(again.data.classes, state.data.classes);
+  EXPECT_EQ(again.data.width, state.data.width);
+  EXPECT_EQ(again.skipped_images, 3);
   for (const Setting& setting : settings()) EXPECT_EQ(setting.get(again.config), setting.get(state.config));
   EXPECT_EQ(to_json(again), to_json(state));
 }
@@ -81,11 +86,29 @@ TEST(RunStateFile, HoldsTypedSettingsAndTheStateOfSamplerAndRandomNumbers) {
   EXPECT_EQ(json["rng"], (Json{{"seed", 9'007'199'254'740'993}}));
 }
 
-TEST(RunStateFile, RefusesANewerFormat) {
-  EXPECT_EQ(refusal_with("/format_version", 2),
-            "a/state.json: format_version is 2, and this program knows 1 at most; use a newer renorm");
+TEST(RunStateFile, RefusesAnotherFormat) {
+  EXPECT_EQ(refusal_with("/format_version", 3),
+            "a/state.json: format_version is 3, and this program knows 2 at most; use a newer renorm");
+  EXPECT_EQ(refusal_with("/format_version", 1),
+            "a/state.json: format_version is 1, and this program reads 2; use the renorm that wrote it, or "
+            "start the run again");
   EXPECT_NE(refusal_with("/format_version", 0), "");
-  EXPECT_NE(refusal_with("/format_version", "1"), "");
+  EXPECT_NE(refusal_with("/format_version", "2"), "");
+}
+
+TEST(RunStateFile, RefusesADescriptionOfDataThatNoModelFits) {
+  EXPECT_EQ(refusal_with("/data/classes", Json::array()), "a/state.json: data must have classes");
+  EXPECT_EQ(refusal_with("/data/mean", {0.1, 0.2}), "a/state.json: data.mean must have 1 values, got 2");
+  EXPECT_NE(refusal_with("/data/std", {0.0}), "");
+  EXPECT_NE(refusal_with("/data/classes/1", 7), "");
+  EXPECT_NE(refusal_with("/data/height", 0), "");
+  EXPECT_NE(refusal_with("/data/centre", 1.5), "");
+}
+
+TEST(RunStateFile, ReplacesBytesOfClassNamesThatAreNoText) {
+  RunState state = example();
+  state.data.classes[0] = "caf\xe9";
+  EXPECT_EQ(parse_run_state(to_json(state), "f").data.classes[0], "caf\xef\xbf\xbd");
 }
 
 TEST(RunStateFile, RefusesWrongTypesAndRanges) {

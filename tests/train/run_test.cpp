@@ -111,12 +111,13 @@ TEST_F(Run, LeavesConfigMetricsSummaryAndCheckpoints) {
 
 TEST_F(Run, WhatIsPrintedIsWhatTheCheckpointGives) {
   const RunResult result = finish("run");
-  OpenedRun opened = open_run(folder_.path("run"), "last", {});
-  const Evaluation raw = evaluate(*opened.model, *opened.dataset.test, 4);
+  OpenedRun opened = open_run(folder_.path("run"), "last");
+  const data::Dataset dataset = open_data(opened.state.config, {});
+  const Evaluation raw = evaluate(*opened.model, *dataset.test, 4);
   EXPECT_EQ(raw.accuracy(), result.last.raw.accuracy);
   EXPECT_EQ(raw.loss, result.last.raw.loss);
   const WeightAverage::Applied applied(*opened.average);
-  const Evaluation averaged = evaluate(*opened.model, *opened.dataset.test, 4);
+  const Evaluation averaged = evaluate(*opened.model, *dataset.test, 4);
   EXPECT_EQ(averaged.accuracy(), result.last.averaged.accuracy);
   EXPECT_EQ(averaged.loss, result.last.averaged.loss);
 }
@@ -246,7 +247,7 @@ TEST_F(Run, MetricsThatLostLinesAreRefused) {
 }
 
 TEST_F(Run, OpeningWhatIsNoRunSaysSo) {
-  expect_parts(message_of<MissingInputError>([&] { open_run(folder_.path("nothing"), "last", {}); }),
+  expect_parts(message_of<MissingInputError>([&] { open_run(folder_.path("nothing"), "last"); }),
                {"nothing"});
 }
 

@@ -64,9 +64,10 @@ void check_fits(const data::Description& other, const data::Description& own) {
 }
 
 Examined examined(const train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
-  const data::Description& own = run.dataset.description;
-  if (options.data.empty()) return {own.spec, own.classes, split_of(run.dataset, options)};
-  const data::Dataset other = data::open_dataset(options.data, open);
+  const data::Description& own = run.state.data;
+  train::Config config = run.state.config;
+  if (!options.data.empty()) config.data = options.data;
+  const data::Dataset other = train::open_data(config, open);
   const data::Description& about = other.description;
   check_fits(about, own);
   if (about.mean == own.mean && about.std == own.std) {
@@ -176,7 +177,7 @@ void run_eval(const EvalOptions& options) {
   open.progress = [&](int64_t done, int64_t total) {
     progress.show(fmt::format("making data: {} of {} images", done, total));
   };
-  train::OpenedRun run = train::open_run(options.run, options.checkpoint, open);
+  train::OpenedRun run = train::open_run(options.run, options.checkpoint);
   if (options.threads > 0) at::set_num_threads(options.threads);
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
