@@ -18,6 +18,7 @@ enum class Purpose : uint64_t {
   kStep = 7,  // index = step: whatever the model itself draws
   kEvaluation = 8,
   kAugment = 9,  // index = number of the example in the run
+  kBench = 10,
 };
 
 // xoshiro256** started from a hash of (seed, purpose, index).

@@ -1,9 +1,12 @@
 // The flags of `renorm bench step`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/errors.h"
+#include "base/names.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
 
@@ -22,7 +25,12 @@ void run(const BenchStepOptions& options) {
   check_count("--minibatch", options.minibatch, kMost);
   check_count("--workers", options.workers, kMost);
   check_count("--threads", options.threads, kMostThreads);
-  check_count("--steps", options.steps, kMost);
+  if (options.steps != 0) check_count("--steps", options.steps, kMost);
+  const std::vector<std::string> formats = {"nchw", "channels-last", "both"};
+  if (std::find(formats.begin(), formats.end(), options.memory_format) == formats.end()) {
+    throw UsageError(fmt::format("--memory-format does not know '{}'{}", printable(options.memory_format),
+                                 name_hint(options.memory_format, formats)));
+  }
   core().bench_step(options);
 }
 
@@ -30,20 +38,27 @@ void run(const BenchStepOptions& options) {
 
 Command add_bench_step(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
-      "step", "A training step with our layer and with LibTorch's, in turn, and where its time goes");
+      "step", "A training step with our layer, with LibTorch's and with tensor operations, in turn");
   const auto options = std::make_shared<BenchStepOptions>();
   app->add_option("--model", options->model, "model, as in 'renorm train'; 'renorm models' lists them")
       ->type_name("SPEC")
       ->capture_default_str();
-  app->add_option("--data", options->data, "data, as in 'renorm train'")
-      ->type_name("SPEC")
+  app->add_option(
+         "--data", options->data,
+         "data, as in 'renorm train', or random: images of random bytes in the size that the model is "
+         "made for [strokes; random for resnet18, resnet50 and inception-v3]")
+      ->type_name("SPEC");
+  app->add_option("--memory-format", options->memory_format, "nchw, channels-last or both")
+      ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--minibatch", options->minibatch, "images that are normalised together")
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--workers", options->workers, "minibatches a step")->type_name("N")->capture_default_str();
   app->add_option("--threads", options->threads, "threads")->type_name("N")->capture_default_str();
-  app->add_option("--steps", options->steps, "timed steps of each")->type_name("N")->capture_default_str();
+  app->add_option("--steps", options->steps, "timed steps of each; 0: 30, or 5 of the nets for large images")
+      ->type_name("N")
+      ->capture_default_str();
   app->add_option("--json", options->json, "also write every figure to this file")->type_name("FILE");
   return {app, [options] { run(*options); }};
 }

@@ -16,6 +16,8 @@ struct Core {
   void (*data)(const DataOptions&);
   void (*models)(const ModelsOptions&);
   void (*doctor)(const DoctorOptions&);
+  void (*export_model)(const ExportOptions&);
+  void (*predict)(const PredictOptions&);
 };
 
 // Loads the library that lies beside the program (or in its lib folder) the first time.

@@ -128,7 +128,8 @@ std::vector<Command> add_commands(CLI::App& program) {
   program.set_version_flag("--version", version_text,
                            "print the versions of renorm and LibTorch, and the SIMD target");
   std::vector<Command> commands = {add_reproduce(program), add_report(program), add_train(program),
-                                   add_eval(program),      add_data(program),   add_models(program)};
+                                   add_eval(program),      add_export(program), add_predict(program),
+                                   add_data(program),      add_models(program)};
   CLI::App* bench = program.add_subcommand("bench", "Measure speed on this machine");
   bench->allow_extras();
   for (const Command& command : {add_bench_layer(*bench), add_bench_step(*bench), add_doctor(program)}) {

@@ -18,11 +18,12 @@ struct BenchLayerOptions {
 
 struct BenchStepOptions {
   std::string model = "inception-small";
-  std::string data = "strokes";
+  std::string data;                    // "": strokes, or random images for nets that are made for large ones
+  std::string memory_format = "both";  // nchw, channels-last, both
   int64_t minibatch = 32;
   int64_t workers = 1;
   int threads = 1;
-  int64_t steps = 30;  // timed steps of each
+  int64_t steps = 0;  // timed steps of each; 0: 30, or 5 for nets that are made for large images
   std::string json;
 };
 
@@ -53,6 +54,8 @@ struct DataOptions {
   std::string preview;  // FILE.png
   int64_t preview_classes = 10;
   int64_t preview_images = 10;
+  double val_fraction = 0.0;  // of people's own images, as in training
+  int64_t image_size = 0;     // 0: the default of data::TransformOptions
   int threads = 0;
 };
 
@@ -65,6 +68,25 @@ struct ModelsOptions {
 };
 
 struct DoctorOptions {
+  bool json = false;
+};
+
+struct ExportOptions {
+  std::string run;                  // DIR
+  std::string to;                   // FILE.safetensors or FILE.pt
+  std::string checkpoint = "last";  // last, best, step-N
+  bool fold = false;
+  bool raw = false;
+  bool force = false;
+};
+
+struct PredictOptions {
+  std::string model;  // FILE, or the folder of a run
+  std::vector<std::string> images;
+  std::string checkpoint;  // of a run; "" = last
+  bool raw = false;        // of a run
+  int64_t top = 5;
+  int threads = 0;  // 0: all CPUs; of a run, as many as it had
   bool json = false;
 };
 

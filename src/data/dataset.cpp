@@ -3,24 +3,31 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include <variant>
 
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/names.h"
 #include "base/text.h"
 #include "data/cifar.h"
+#include "data/folder_split.h"
 #include "data/idx.h"
 #include "data/strokes.h"
 
 namespace renorm::data {
 namespace {
 
-// What follows the name and its colon, and how to open it.
-using Open = ByteDataset (*)(const std::string& rest, const OpenOptions& options);
+// `rest` is what follows the name and its colon.
+using OpenBytes = ByteDataset (*)(const std::string& rest, const OpenOptions& options);
+// For images that stay in their files.
+using OpenFiles = FolderIndex (*)(const std::string& rest, const OpenOptions& options);
+
+std::string cache_of(const OpenOptions& options) {
+  return options.cache.empty() ? cache_folder() : options.cache;
+}
 
 ByteDataset open_strokes(const std::string& rest, const OpenOptions& options) {
-  return cached_strokes(parse_strokes(rest), options.cache.empty() ? cache_folder() : options.cache,
-                        options.threads, options.progress);
+  return cached_strokes(parse_strokes(rest), cache_of(options), options.threads, options.progress);
 }
 
 ByteDataset open_mnist(const std::string& rest, const OpenOptions&) {
@@ -35,10 +42,17 @@ ByteDataset open_cifar10(const std::string& rest, const OpenOptions&) { return r
 
 ByteDataset open_cifar100(const std::string& rest, const OpenOptions&) { return read_cifar100(rest); }
 
+FolderIndex open_pictures(const std::string& rest, const OpenOptions& options) {
+  FolderOptions folder;
+  folder.val_fraction = options.pictures.val_fraction;
+  folder.cache = cache_of(options);
+  return open_folder(rest, folder);
+}
+
 struct Kind {
   DatasetKind text;
   bool needs_folder;
-  Open open;
+  std::variant<OpenBytes, OpenFiles> open;
 };
 
 const std::vector<Kind>& kinds() {
@@ -55,6 +69,10 @@ const std::vector<Kind>& kinds() {
       {{"cifar100", "cifar100:DIR", "the binary version of CIFAR-100 with its 100 fine labels"},
        true,
        open_cifar100},
+      {{"folder", "folder:DIR",
+        "your own .jpg and .png files: DIR/train/CLASS and DIR/val/CLASS, or DIR/CLASS with --val-fraction"},
+       true,
+       open_pictures},
   };
   return list;
 }
@@ -68,21 +86,45 @@ const Kind& kind_named(const std::string& name) {
   throw UsageError(fmt::format("unknown data set '{}'{}", printable(name), name_hint(name, names)));
 }
 
-}  // namespace
+struct Found {
+  const Kind& kind;
+  std::string rest;
+};
 
-ByteDataset open_byte_dataset(const std::string& spec, const OpenOptions& options) {
+Found find_kind(const std::string& spec) {
   const auto [name, rest] = split_spec(spec);
   const Kind& kind = kind_named(name);
   if (kind.needs_folder && rest.empty()) {
     throw UsageError(
         fmt::format("data set '{}' needs the folder of its files: {}", kind.text.name, kind.text.usage));
   }
-  ByteDataset data = kind.open(rest, options);
+  return {kind, rest};
+}
+
+}  // namespace
+
+ByteDataset open_byte_dataset(const std::string& spec, const OpenOptions& options) {
+  const Found found = find_kind(spec);
+  const auto* open = std::get_if<OpenBytes>(&found.kind.open);
+  if (open == nullptr) {
+    throw UsageError(
+        fmt::format("the images of '{}' stay in their files, they are not kept as bytes", printable(spec)));
+  }
+  ByteDataset data = (*open)(found.rest, options);
   data.name = spec;
   return data;
 }
 
+std::optional<FolderIndex> open_folder_index(const std::string& spec, const OpenOptions& options) {
+  const Found found = find_kind(spec);
+  const auto* open = std::get_if<OpenFiles>(&found.kind.open);
+  if (open == nullptr) return std::nullopt;
+  return (*open)(found.rest, options);
+}
+
 Dataset open_dataset(const std::string& spec, const OpenOptions& options) {
+  std::optional<FolderIndex> index = open_folder_index(spec, options);
+  if (index) return folder_dataset(std::move(*index), spec, options);
   return in_memory(open_byte_dataset(spec, options));
 }
 

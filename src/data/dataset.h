@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/byte_images.h"
 #include "data/description.h"
+#include "data/folder_index.h"
 #include "data/image_transform.h"
 
 namespace renorm::data {
@@ -35,6 +37,8 @@ class Split {
   virtual const std::vector<int64_t>& labels() const = 0;  // one an example
   // As many images as draws; a split for evaluation leaves out those it skips. Throws DataError.
   virtual Batch load(const std::vector<Draw>& draws) const = 0;
+  // Height x width of an image, for those who decide how many are computed at once.
+  virtual int64_t pixels() const = 0;
   // Whether loading takes so long that it should be done ahead, while the net computes.
   virtual bool is_slow() const { return false; }
   int64_t size() const { return static_cast<int64_t>(labels().size()); }
@@ -44,6 +48,7 @@ struct Dataset {
   Description description;
   std::shared_ptr<const Split> train;
   std::shared_ptr<const Split> test;
+  std::shared_ptr<const Split> plain_train;  // the training images as evaluation shows images
 };
 
 enum class OnBadImage { kFail, kSkip };
@@ -53,6 +58,7 @@ struct PictureOptions {
   double val_fraction = 0.0;   // as in FolderOptions
   TransformOptions transform;  // size is that of the images
   OnBadImage on_bad_image = OnBadImage::kFail;
+  uint64_t seed = 1;  // of what is random about training images
 };
 
 struct OpenOptions {
@@ -66,8 +72,10 @@ struct OpenOptions {
 // "folder:DIR".
 // Throws UsageError, MissingInputError, DataError.
 Dataset open_dataset(const std::string& spec, const OpenOptions& options);
-// The same as bytes, for looking at.
+// The same as bytes, for looking at. UsageError for "folder:DIR".
 ByteDataset open_byte_dataset(const std::string& spec, const OpenOptions& options);
+// The files of "folder:DIR", for looking at; nothing for other data sets, which are not opened.
+std::optional<FolderIndex> open_folder_index(const std::string& spec, const OpenOptions& options);
 
 // The same for images that are already in memory, standardised by the moments of the training images.
 Dataset in_memory(ByteDataset data);

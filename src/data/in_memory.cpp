@@ -2,37 +2,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <utility>
 
 #include "data/dataset.h"
+#include "data/standardise.h"
 
 namespace renorm::data {
 namespace {
 
 constexpr int64_t kPixelsPerTask = 32768;
-using Table = std::array<float, 256>;
-
-// What each byte of a channel becomes. Made in double and rounded once, so no compiler changes it.
-std::vector<Table> standardising_tables(const Description& description) {
-  std::vector<Table> tables(description.mean.size());
-  for (size_t channel = 0; channel < tables.size(); ++channel) {
-    for (size_t byte = 0; byte < tables[channel].size(); ++byte) {
-      const double value = static_cast<double>(byte) / 255.0;
-      tables[channel][byte] =
-          static_cast<float>((value - description.mean[channel]) / description.std[channel]);
-    }
-  }
-  return tables;
-}
 
 class InMemorySplit : public Split {
  public:
-  InMemorySplit(ByteImages images, std::vector<Table> tables)
+  InMemorySplit(ByteImages images, std::vector<ByteTable> tables)
       : images_(std::move(images)), tables_(std::move(tables)) {}
 
   const std::vector<int64_t>& labels() const override { return images_.labels; }
+
+  int64_t pixels() const override { return images_.height * images_.width; }
 
   Batch load(const std::vector<Draw>& draws) const override {
     for (const Draw& draw : draws) check(draw.index);
@@ -63,7 +51,7 @@ class InMemorySplit : public Split {
   void standardise(int64_t index, float* out) const {
     const uint8_t* bytes = images_.image(index);
     const int64_t area = images_.height * images_.width;
-    for (const Table& table : tables_) {
+    for (const ByteTable& table : tables_) {
       for (int64_t p = 0; p < area; ++p) out[p] = table[bytes[p]];
       out += area;
       bytes += area;
@@ -71,7 +59,7 @@ class InMemorySplit : public Split {
   }
 
   ByteImages images_;
-  std::vector<Table> tables_;
+  std::vector<ByteTable> tables_;
 };
 
 }  // namespace
@@ -93,8 +81,9 @@ Description describe(const ByteDataset& data) {
 Dataset in_memory(ByteDataset data) {
   Dataset dataset;
   dataset.description = describe(data);
-  const std::vector<Table> tables = standardising_tables(dataset.description);
+  const std::vector<ByteTable> tables = standardising_tables(dataset.description);
   dataset.train = std::make_shared<InMemorySplit>(std::move(data.train), tables);
+  dataset.plain_train = dataset.train;
   dataset.test = std::make_shared<InMemorySplit>(std::move(data.test), tables);
   return dataset;
 }

@@ -59,11 +59,19 @@ class ConvNet : public Classifier {
   torch::nn::Linear classifier_{nullptr};
 };
 
+std::shared_ptr<Classifier> make_convnet(const Spec& spec, const InputShape& input,
+                                         const MakeNorm& make_norm) {
+  return std::make_shared<ConvNet>(parse_convnet(spec.value_or(convnet_recipe())), input, make_norm);
+}
+
 }  // namespace
 
-std::shared_ptr<Classifier> make_convnet(const std::string& spec, const InputShape& input,
-                                         const MakeNorm& make_norm) {
-  return std::make_shared<ConvNet>(parse_convnet(spec), input, make_norm);
+Entry convnet_entry() {
+  return {{"convnet", "convnet[:SPEC]", "Convolutions in a row, from a list", convnet_syntax(), "convnet",
+           strokes_input(), kSmallPictures, torch::MemoryFormat::Contiguous},
+          /*least_side=*/1,
+          [](const std::string& spec) { parse_convnet(spec); },
+          make_convnet};
 }
 
 }  // namespace renorm::models

@@ -41,10 +41,25 @@ class InceptionSmall : public Classifier {
   torch::nn::Linear classifier_{nullptr};
 };
 
+std::shared_ptr<Classifier> make_inception_small(const Spec& /*spec*/, const InputShape& input,
+                                                 const MakeNorm& make_norm) {
+  return std::make_shared<InceptionSmall>(input, make_norm);
+}
+
+constexpr const char* kDetails =
+    "A stem of three 3x3 convolutions, the first of stride 2; one block each of the kinds A (35x35 in\n"
+    "Inception v3), B (reduction), C (17x17), D (reduction) and E (8x8); mean pooling; a linear classifier.\n"
+    "Reductions are padded, so that small images have something left.\n";
+
 }  // namespace
 
-std::shared_ptr<Classifier> make_inception_small(const InputShape& input, const MakeNorm& make_norm) {
-  return std::make_shared<InceptionSmall>(input, make_norm);
+Entry inception_small_entry() {
+  return {{"inception-small", "inception-small",
+           "The five Inception v3 blocks with few filters, for images of about 20 to 40 pixels", kDetails,
+           "inception-small", strokes_input(), kSmallPictures, torch::MemoryFormat::ChannelsLast},
+          /*least_side=*/8,
+          /*check_spec=*/nullptr,
+          make_inception_small};
 }
 
 }  // namespace renorm::models

@@ -50,6 +50,8 @@ struct InputShape {
 // be read (with its place), an input too small for the model.
 std::shared_ptr<Classifier> make_model(const std::string& spec, const InputShape& input,
                                        const MakeNorm& make_norm);
+// The same errors but for those of the input, without making anything.
+void check_model(const std::string& spec);
 
 struct ModelKind {
   std::string name;                   // "convnet"

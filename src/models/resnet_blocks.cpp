@@ -3,6 +3,16 @@
 #include <fmt/format.h>
 
 namespace renorm::models {
+namespace {
+
+torch::nn::Sequential stage(const std::vector<ConvShape>& first, const std::vector<ConvShape>& next,
+                            int64_t blocks, const MakeNorm& make_norm) {
+  torch::nn::Sequential result;
+  for (int64_t i = 0; i < blocks; ++i) result->push_back(Residual(i == 0 ? first : next, make_norm));
+  return result;
+}
+
+}  // namespace
 
 ResidualImpl::ResidualImpl(const std::vector<ConvShape>& body, const MakeNorm& make_norm) {
   int64_t stride = 1;
@@ -34,13 +44,16 @@ std::vector<ConvShape> bottleneck_body(int64_t in, int64_t inner, int64_t out, i
   return {square(in, inner, 1), square(inner, inner, 3, stride), square(inner, out, 1)};
 }
 
-torch::nn::Sequential basic_stage(int64_t in, int64_t out, int64_t blocks, int64_t stride,
+torch::nn::Sequential basic_stage(int64_t in, int64_t width, int64_t blocks, int64_t stride,
                                   const MakeNorm& make_norm) {
-  torch::nn::Sequential stage;
-  for (int64_t i = 0; i < blocks; ++i) {
-    stage->push_back(Residual(i == 0 ? basic_body(in, out, stride) : basic_body(out, out, 1), make_norm));
-  }
-  return stage;
+  return stage(basic_body(in, width, stride), basic_body(width, width, 1), blocks, make_norm);
+}
+
+torch::nn::Sequential bottleneck_stage(int64_t in, int64_t width, int64_t blocks, int64_t stride,
+                                       const MakeNorm& make_norm) {
+  const int64_t out = kBottleneckExpansion * width;
+  return stage(bottleneck_body(in, width, out, stride), bottleneck_body(out, width, out, 1), blocks,
+               make_norm);
 }
 
 }  // namespace renorm::models

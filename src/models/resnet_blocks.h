@@ -31,8 +31,12 @@ std::vector<ConvShape> basic_body(int64_t in, int64_t out, int64_t stride);
 // 1x1, 3x3 with the stride, 1x1 (ResNet-50 and deeper, the stride where torchvision puts it).
 std::vector<ConvShape> bottleneck_body(int64_t in, int64_t inner, int64_t out, int64_t stride);
 
-// `blocks` basic blocks, the first of them with the stride.
-torch::nn::Sequential basic_stage(int64_t in, int64_t out, int64_t blocks, int64_t stride,
+// `blocks` blocks, the first of them with the stride. Basic blocks put out `width` channels, bottlenecks four
+// times as many.
+constexpr int64_t kBottleneckExpansion = 4;
+torch::nn::Sequential basic_stage(int64_t in, int64_t width, int64_t blocks, int64_t stride,
                                   const MakeNorm& make_norm);
+torch::nn::Sequential bottleneck_stage(int64_t in, int64_t width, int64_t blocks, int64_t stride,
+                                       const MakeNorm& make_norm);
 
 }  // namespace renorm::models

@@ -30,10 +30,24 @@ class ResnetSmall : public Classifier {
   torch::nn::Linear classifier_;
 };
 
+std::shared_ptr<Classifier> make_resnet_small(const Spec& /*spec*/, const InputShape& input,
+                                              const MakeNorm& make_norm) {
+  return std::make_shared<ResnetSmall>(input, make_norm);
+}
+
+constexpr const char* kDetails =
+    "A 3x3 convolution; three stages of two basic residual blocks with 16, 32 and 64 channels, the second\n"
+    "and third stage of stride 2; mean pooling; a linear classifier. The second norm of a block has no\n"
+    "ReLU; where the shape changes, the shortcut is a 1x1 convolution and a norm.\n";
+
 }  // namespace
 
-std::shared_ptr<Classifier> make_resnet_small(const InputShape& input, const MakeNorm& make_norm) {
-  return std::make_shared<ResnetSmall>(input, make_norm);
+Entry resnet_small_entry() {
+  return {{"resnet-small", "resnet-small", "Six residual blocks of 16, 32 and 64 channels", kDetails,
+           "resnet-small", strokes_input(), kSmallPictures, torch::MemoryFormat::ChannelsLast},
+          /*least_side=*/8,
+          /*check_spec=*/nullptr,
+          make_resnet_small};
 }
 
 }  // namespace renorm::models

@@ -54,6 +54,8 @@ struct Fields<StepRecord> {
     visit("r_clipped_below", record.r_clipped_below);
     visit("d_clipped", record.d_clipped);
     visit("images_per_second", record.images_per_second);
+    visit("data_wait_percent", record.data_wait_percent);
+    visit("skipped_images", record.skipped_images);
     visit("layers", record.layers);
   }
 };
@@ -71,6 +73,7 @@ struct Fields<EvaluationRecord> {
     visit("raw_accuracy", record.raw.accuracy);
     visit("raw_loss", record.raw.loss);
     visit("seconds", record.seconds);
+    visit("skipped_images", record.skipped_images);
   }
 };
 

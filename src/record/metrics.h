@@ -41,6 +41,10 @@ struct StepRecord {
   double r_clipped_below = 0.0;
   double d_clipped = 0.0;
   double images_per_second = 0.0;
+  // Only for data that is read as it is used: how much of the time since the last record was spent waiting
+  // for it, and training images that could not be read since the run began.
+  std::optional<double> data_wait_percent;
+  std::optional<int64_t> skipped_images;
   std::vector<LayerClips> layers;
 };
 
@@ -55,9 +59,10 @@ struct EvaluationRecord {
   double epoch = 0.0;
   std::string split;  // "test"
   int64_t images = 0;
-  Score averaged;        // keys accuracy and loss: with the averaged weights
-  Score raw;             // keys raw_accuracy and raw_loss
-  double seconds = 0.0;  // time of the evaluation
+  Score averaged;                         // keys accuracy and loss: with the averaged weights
+  Score raw;                              // keys raw_accuracy and raw_loss
+  double seconds = 0.0;                   // time of the evaluation
+  std::optional<int64_t> skipped_images;  // that could not be read and are not counted
 };
 
 // One line without its newline. Keys are named like the fields. Doubles read back to the same bits; one that

@@ -45,6 +45,17 @@ int64_t activations_an_example(const Config& config, const data::Description& da
   return *values;
 }
 
+models::Computation computation_of(const Config& config) {
+  models::Computation computation;
+  if (config.dtype == "bf16") computation.dtype = torch::kBFloat16;
+  computation.memory_format = models::model_kind(config.model).memory_format;
+  if (config.memory_format == "nchw") computation.memory_format = torch::MemoryFormat::Contiguous;
+  if (config.memory_format == "channels-last") computation.memory_format = torch::MemoryFormat::ChannelsLast;
+  return computation;
+}
+
+}  // namespace
+
 models::MakeNorm norm_of(const Config& config) {
   if (config.norm == "native") {
     return models::native_batch_norm(config.norm_eps, config.norm_momentum, config.norm_scale);
@@ -60,11 +71,16 @@ models::MakeNorm norm_of(const Config& config) {
                                   .clip(clip));
 }
 
-}  // namespace
-
 std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data) {
+  return build_model(config, data, norm_of(config));
+}
+
+std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data,
+                                                const models::MakeNorm& make_norm) {
   torch::manual_seed(RandomStream(config.seed, Purpose::kModel).bits());
-  return models::make_model(config.model, input_of(data), norm_of(config));
+  auto model = models::make_model(config.model, input_of(data), make_norm);
+  model->computation = computation_of(config);
+  return model;
 }
 
 int64_t examples_a_pass(const Config& config, const data::Description& data) {

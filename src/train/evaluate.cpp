@@ -9,8 +9,9 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <utility>
+
+#include "data/batch_stream.h"
 
 namespace renorm::train {
 namespace {
@@ -105,24 +106,14 @@ Score score(const double* logits, int64_t classes, int64_t label) {
 // Counts what a model makes of one batch after the other.
 class Meter {
  public:
-  Meter(models::Classifier& model, const data::Split& split, int64_t classes)
-      : model_(model), split_(split), classes_(classes) {
+  Meter(models::Classifier& model, int64_t classes) : model_(model), classes_(classes) {
     result_.class_images.assign(static_cast<size_t>(classes), 0);
     result_.class_correct.assign(static_cast<size_t>(classes), 0);
   }
 
-  void add(const std::vector<int64_t>& indices) {
-    std::vector<data::Draw> draws;
-    draws.reserve(indices.size());
-    auto ticket = static_cast<uint64_t>(result_.images);
-    for (const int64_t index : indices) draws.push_back({index, ticket++});
-    const data::Batch batch = split_.load(draws);
-    const torch::Tensor logits = model_.forward(batch.images);
-    const auto count = static_cast<int64_t>(indices.size());
-    TORCH_CHECK(logits.dim() == 2 && logits.size(0) == count && logits.size(1) == classes_,
-                "renorm::train::evaluate: logits must be [", count, ", ", classes_, "], got ",
-                logits.sizes());
-    count_batch(logits.to(torch::kDouble).contiguous(), batch.labels.contiguous());
+  // All that the stream gives.
+  void add(data::BatchStream&& stream) {
+    while (const auto drawn = stream.next()) add(drawn->batch);
   }
 
   Evaluation result() const {
@@ -132,6 +123,17 @@ class Meter {
   }
 
  private:
+  void add(const data::Batch& batch) {
+    result_.skipped += batch.skipped;
+    const int64_t count = batch.labels.size(0);
+    if (count == 0) return;
+    const torch::Tensor logits = model_.forward(batch.images);
+    TORCH_CHECK(logits.dim() == 2 && logits.size(0) == count && logits.size(1) == classes_,
+                "renorm::train::evaluate: logits must be [", count, ", ", classes_, "], got ",
+                logits.sizes());
+    count_batch(logits.to(torch::kDouble).contiguous(), batch.labels.contiguous());
+  }
+
   void count_batch(const torch::Tensor& logits, const torch::Tensor& labels) {
     const auto* values = logits.data_ptr<double>();
     const auto* wanted = labels.data_ptr<int64_t>();
@@ -149,7 +151,6 @@ class Meter {
   }
 
   models::Classifier& model_;
-  const data::Split& split_;
   int64_t classes_;
   double loss_sum_ = 0.0;
   Evaluation result_;
@@ -157,16 +158,23 @@ class Meter {
 
 }  // namespace
 
+int64_t evaluation_batch(const data::Split& split) {
+  return std::clamp<int64_t>(kEvaluationPixels / std::max<int64_t>(1, split.pixels()), 1, kEvaluationBatch);
+}
+
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
-  Meter meter(model, split, classes);
-  std::vector<int64_t> indices;
-  for (int64_t first = 0; first < split.size(); first += kEvaluationBatch) {
-    indices.resize(static_cast<size_t>(std::min(kEvaluationBatch, split.size() - first)));
-    std::iota(indices.begin(), indices.end(), first);
-    meter.add(indices);
-  }
+  int64_t drawn = 0;
+  const auto next_draws = [&, size = evaluation_batch(split)] {
+    std::vector<data::Draw> draws;
+    for (const int64_t last = std::min(split.size(), drawn + size); drawn < last; ++drawn) {
+      draws.push_back({drawn, static_cast<uint64_t>(drawn)});
+    }
+    return draws;
+  };
+  Meter meter(model, classes);
+  meter.add(data::BatchStream(split, next_draws));
   return meter.result();
 }
 
@@ -182,9 +190,17 @@ Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data:
   data::Sampler draws(sampler, shape, split.labels(), classes, seed);
   const EvaluationMode mode(model);
   const BatchStatistics statistics(model);
-  Meter meter(model, split, classes);
   const int64_t minibatches = (split.size() + size - 1) / size;
-  for (int64_t i = 0; i < minibatches; ++i) meter.add(draws.step(i));
+  const auto next_draws = [&, drawn = int64_t{0}]() mutable {
+    std::vector<data::Draw> result;
+    if (drawn == minibatches) return result;
+    auto ticket = static_cast<uint64_t>(drawn * size);
+    for (const int64_t index : draws.step(drawn)) result.push_back({index, ticket++});
+    ++drawn;
+    return result;
+  };
+  Meter meter(model, classes);
+  meter.add(data::BatchStream(split, next_draws));
   return meter.result();
 }
 

@@ -13,6 +13,7 @@ namespace renorm::train {
 
 struct Evaluation {
   int64_t images = 0;
+  int64_t skipped = 0;  // images that could not be read and are not counted
   int64_t correct = 0;
   double loss = 0.0;  // mean cross-entropy
   std::vector<int64_t> class_images;
@@ -23,7 +24,11 @@ struct Evaluation {
   }
 };
 
-constexpr int64_t kEvaluationBatch = 250;  // fixed, so that training and `renorm eval` compute the same bits
+// Images in one pass: a function of their size alone, so that training and `renorm eval` compute the same
+// bits. Of large images fewer, so that memory is bounded.
+constexpr int64_t kEvaluationBatch = 250;
+constexpr int64_t kEvaluationPixels = 1'600'000;
+int64_t evaluation_batch(const data::Split& split);
 
 // A prediction is the label with the greatest logit, the lowest of equals; logits that are not finite predict
 // nothing and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every

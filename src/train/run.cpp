@@ -59,7 +59,11 @@ class Session {
     } else {
       open(request.config, /*continues=*/false);
     }
-    if (checkpoint) restore(*checkpoint);
+    if (checkpoint) {
+      restore(*checkpoint);
+    } else if (!trainer_->config().init.empty()) {
+      start_from(trainer_->config().init);
+    }
     start_files();
   }
 
@@ -108,7 +112,22 @@ class Session {
 
   void restore(const Checkpoint& checkpoint) {
     state_ = checkpoint.state;
+    const data::Description& now = trainer_->dataset().description;
+    if (now.fingerprint != state_.data.fingerprint) {
+      throw DataError(
+          fmt::format("the data '{}' is not what the run in '{}' began with: images were added, removed or "
+                      "renamed; bring it back, or start anew in another --out",
+                      printable(now.spec), printable(paths_.folder)));
+    }
     trainer_->restore(checkpoint.tensors, state_.step, checkpoints_.path_of(state_.step));
+  }
+
+  void start_from(const std::string& file) {
+    const std::string name = printable(file);
+    const std::vector<std::string> left = trainer_->start_from(read_tensors(read_file(file), name), name);
+    if (left.empty()) return;
+    observer_.note(fmt::format("weights are from '{}', but for {}, which do not fit and start at random",
+                               name, fmt::join(left, ", ")));
   }
 
   // Whatever fails here has found out before the first step.
@@ -129,6 +148,8 @@ class Session {
     const Clock::time_point start = Clock::now();
     const StepResult result = trainer_->step();
     window_images_ += result.examples;
+    window_wait_ += result.times.load;
+    state_.skipped_images += result.skipped_images;
     const int64_t done = trainer_->steps_done();
     const Config& config = trainer_->config();
     const bool last = done == config.steps;
@@ -157,7 +178,13 @@ class Session {
     record.d_max = result.d_max;
     record.images_per_second = rate_;
     if (window_images_ > 0) {
-      record.images_per_second = static_cast<double>(window_images_) / seconds_since(window_start_);
+      const double seconds = seconds_since(window_start_);
+      record.images_per_second = static_cast<double>(window_images_) / seconds;
+      wait_percent_ = 100.0 * window_wait_ / seconds;
+    }
+    if (trainer_->dataset().train->is_slow()) {
+      record.data_wait_percent = wait_percent_;
+      record.skipped_images = state_.skipped_images;
     }
     record.layers = trainer_->clips();
     for (const record::LayerClips& layer : record.layers) {
@@ -175,6 +202,7 @@ class Session {
     observer_.logged(record);
     rate_ = record.images_per_second;
     window_images_ = 0;
+    window_wait_ = 0.0;
     window_start_ = Clock::now();
   }
 
@@ -228,9 +256,11 @@ class Session {
   RunState state_;
   std::optional<LineFile> metrics_;
   std::optional<LineFile> summary_;
-  // Images since the last record, and how fast they went until then.
+  // Images since the last record and seconds spent waiting for them, and how fast they went until then.
   int64_t window_images_ = 0;
+  double window_wait_ = 0.0;
   double rate_ = 0.0;
+  double wait_percent_ = 0.0;
   Clock::time_point window_start_ = Clock::now();
 };
 
@@ -249,6 +279,7 @@ data::Dataset open_data(const Config& config, data::OpenOptions options) {
   transform.least_area = config.crop_area;
   transform.flip = config.flip;
   transform.jitter = {config.jitter, config.jitter, config.jitter};
+  options.pictures.seed = config.seed;
   options.pictures.val_fraction = config.val_fraction;
   options.pictures.on_bad_image =
       config.on_bad_image == "skip" ? data::OnBadImage::kSkip : data::OnBadImage::kFail;

@@ -150,7 +150,7 @@ Setting toggle(std::string name, std::string group, bool Config::*field, std::st
   return {name, group, Setting::Type::kSwitch, "", help, set, get};
 }
 
-void add_data_and_step(std::vector<Setting>& table) {
+void add_data(std::vector<Setting>& table) {
   using C = Config;
   const Check sampler = [](const std::string& given) { data::parse_sampler(given); };
   table.push_back(
@@ -163,6 +163,10 @@ void add_data_and_step(std::vector<Setting>& table) {
                          "put the K images of a label into K different groups of the minibatch"));
   table.push_back(
       toggle("deal", "Data", &C::deal, "deal the images of a step round-robin over its minibatches"));
+}
+
+void add_step(std::vector<Setting>& table) {
+  using C = Config;
   table.push_back(whole("workers", "Step", &C::workers, 1, kMostExamples, "minibatches in a step"));
   table.push_back(whole("minibatch", "Step", &C::minibatch, 0, kMostExamples,
                         "examples in a minibatch; 0: what the sampler makes, or 32"));
@@ -281,8 +285,9 @@ void add_run(std::vector<Setting>& table) {
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> table = [] {
     std::vector<Setting> all;
-    add_data_and_step(all);
+    add_data(all);
     add_pictures(all);
+    add_step(all);
     add_model_and_length(all);
     add_update(all);
     add_regularisation(all);

@@ -20,28 +20,20 @@ namespace {
 
 using record::TensorBytes;
 
+struct DtypeName {
+  at::ScalarType type;
+  const char* name;
+};
+constexpr DtypeName kDtypes[] = {{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at::kBFloat16, "BF16"},
+                                 {at::kHalf, "F16"},  {at::kLong, "I64"},   {at::kInt, "I32"},
+                                 {at::kByte, "U8"},   {at::kBool, "BOOL"}};
+
 // The format's name of a dtype; "" if it has none here.
 std::string dtype_name(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return "F32";
-    case at::kDouble:
-      return "F64";
-    case at::kBFloat16:
-      return "BF16";
-    case at::kHalf:
-      return "F16";
-    case at::kLong:
-      return "I64";
-    case at::kInt:
-      return "I32";
-    case at::kByte:
-      return "U8";
-    case at::kBool:
-      return "BOOL";
-    default:
-      return "";
+  for (const DtypeName& dtype : kDtypes) {
+    if (dtype.type == type) return dtype.name;
   }
+  return "";
 }
 
 std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -49,6 +41,13 @@ std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::
 [[noreturn]] void refuse(const std::string& file, const std::string& name, const std::string& what) {
   throw DataError(fmt::format("{}: tensor '{}' {}; read the file with the settings it was written with",
                               printable(file), printable(name), what));
+}
+
+void check_bools(const TensorBytes& stored, const std::string& file) {
+  const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
+  if (stored.dtype != "BOOL" || std::all_of(stored.data, stored.data + stored.bytes, is_bool)) return;
+  throw DataError(fmt::format("{}: tensor '{}' is BOOL but holds a byte that is neither 0 nor 1",
+                              printable(file), printable(stored.name)));
 }
 
 void check_fits(const TensorBytes& stored, const torch::Tensor& live, const std::string& file) {
@@ -59,23 +58,28 @@ void check_fits(const TensorBytes& stored, const torch::Tensor& live, const std:
     refuse(file, stored.name,
            fmt::format("has shape {}, expected {}", shape_text(stored.shape), shape_text(live.sizes())));
   }
-  const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
-  if (stored.dtype == "BOOL" && !std::all_of(stored.data, stored.data + stored.bytes, is_bool)) {
-    throw DataError(fmt::format("{}: tensor '{}' is BOOL but holds a byte that is neither 0 nor 1",
-                                printable(file), printable(stored.name)));
-  }
+  check_bools(stored, file);
 }
 
-// Through memory of its own: bytes of a file may lie at any address.
-void copy_into(const TensorBytes& stored, torch::Tensor& live) {
-  const torch::Tensor values = at::empty(stored.shape, live.scalar_type());
+// In memory of its own: bytes of a file may lie at any address.
+torch::Tensor values_of(const TensorBytes& stored, at::ScalarType type) {
+  torch::Tensor values = at::empty(stored.shape, type);
   if (stored.bytes > 0) std::memcpy(values.data_ptr(), stored.data, static_cast<size_t>(stored.bytes));
-  live.copy_(values);
+  return values;
+}
+
+at::ScalarType dtype_of(const TensorBytes& stored, const std::string& file) {
+  for (const DtypeName& dtype : kDtypes) {
+    if (stored.dtype == dtype.name) return dtype.type;
+  }
+  throw DataError(fmt::format("{}: tensor '{}' is {}, which is not read here", printable(file),
+                              printable(stored.name), printable(stored.dtype)));
 }
 
 }  // namespace
 
-std::string encode_tensors(const std::vector<NamedTensor>& tensors) {
+std::string encode_tensors(const std::vector<NamedTensor>& tensors,
+                           const std::map<std::string, std::string>& metadata) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> held;
   std::vector<TensorBytes> views;
@@ -90,7 +94,17 @@ std::string encode_tensors(const std::vector<NamedTensor>& tensors) {
     views.push_back({named.name, dtype, tensor.sizes().vec(), static_cast<const char*>(tensor.data_ptr()),
                      static_cast<int64_t>(tensor.nbytes())});
   }
-  return record::encode_safetensors(views);
+  return record::encode_safetensors(views, metadata);
+}
+
+std::map<std::string, torch::Tensor> read_tensors(const std::string& bytes, const std::string& file) {
+  std::map<std::string, torch::Tensor> tensors;
+  for (const TensorBytes& stored : record::parse_safetensors(bytes, file).tensors) {
+    const at::ScalarType type = dtype_of(stored, file);
+    check_bools(stored, file);
+    tensors[stored.name] = values_of(stored, type);
+  }
+  return tensors;
 }
 
 void restore_tensors(const std::string& bytes, const std::string& file, std::vector<NamedTensor> into) {
@@ -108,7 +122,10 @@ void restore_tensors(const std::string& bytes, const std::string& file, std::vec
     if (found.count(live.name) == 0) refuse(file, live.name, "is missing");
   }
   const torch::NoGradGuard no_grad;
-  for (const TensorBytes& stored : parsed.tensors) copy_into(stored, *wanted[stored.name]);
+  for (const TensorBytes& stored : parsed.tensors) {
+    torch::Tensor& live = *wanted[stored.name];
+    live.copy_(values_of(stored, live.scalar_type()));
+  }
 }
 
 void restore_file(const std::map<std::string, std::string>& files, const std::string& name,

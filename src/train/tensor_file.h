@@ -10,8 +10,13 @@
 namespace renorm::train {
 
 // The values of tensors of any device and layout; the same values in the same order give the same bytes.
-// Float, double, bfloat16, half, int64, int32, uint8 and bool.
-std::string encode_tensors(const std::vector<NamedTensor>& tensors);
+// Float, double, bfloat16, half, int64, int32, uint8 and bool. `metadata` is text that travels along.
+std::string encode_tensors(const std::vector<NamedTensor>& tensors,
+                           const std::map<std::string, std::string>& metadata = {});
+
+// All tensors of a file by name, in memory of their own. Throws DataError that starts with `file`, also for a
+// tensor of a dtype that encode_tensors does not write.
+std::map<std::string, torch::Tensor> read_tensors(const std::string& bytes, const std::string& file);
 
 // Copies every tensor of the file into the live one of the same name. Throws DataError naming file and tensor
 // if one is missing or not wanted, or its dtype or shape differ; then nothing was changed.

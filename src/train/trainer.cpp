@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/random.h"
+#include "models/load_weights.h"
 #include "train/evaluate.h"
 #include "train/tensor_file.h"
 
@@ -16,6 +17,9 @@ namespace renorm::train {
 namespace {
 
 namespace F = torch::nn::functional;
+
+// What the loss of an auxiliary head counts, as usual for Inception v3.
+constexpr double kAuxiliaryWeight = 0.4;
 
 // Seconds since the last call.
 class Stopwatch {
@@ -59,11 +63,14 @@ void check_images(const torch::Tensor& images, const std::vector<data::Draw>& dr
 }  // namespace
 
 Trainer::Trainer(Config config, data::Dataset dataset)
+    : Trainer(config, std::move(dataset), norm_of(config)) {}
+
+Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm)
     : config_(std::move(config)),
       dataset_(std::move(dataset)),
       sampler_(data::parse_sampler(config_.sampler), shape_of(config_), dataset_.train->labels(),
                static_cast<int64_t>(dataset_.description.classes.size()), config_.seed),
-      model_(build_model(config_, dataset_.description)),
+      model_(build_model(config_, dataset_.description, make_norm)),
       layers_(batch_renorm_layers(*model_)),
       parameters_(named_parameters(*model_)),
       optimizer_(make_optimizer(optimizer_of(config_), parameters_)),
@@ -71,30 +78,56 @@ Trainer::Trainer(Config config, data::Dataset dataset)
       pass_(examples_a_pass(config_, dataset_.description)) {
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
   model_->train();
+  start_stream();
 }
 
-void Trainer::run_pass(const std::vector<int64_t>& examples, size_t first, StepResult* result) {
-  Stopwatch watch;
-  std::vector<data::Draw> draws;
-  const size_t last = std::min(examples.size(), first + static_cast<size_t>(pass_));
-  for (size_t i = first; i < last; ++i) {
-    draws.push_back({examples[i], static_cast<uint64_t>(steps_done_) * examples.size() + i});
+void Trainer::start_stream() {
+  drawn_step_ = steps_done_;
+  drawn_ = 0;
+  examples_.clear();
+  stream_ = std::make_unique<data::BatchStream>(*dataset_.train, [this] { return next_draws(); });
+}
+
+// Whole passes, step after step; no pass reaches into the next step.
+std::vector<data::Draw> Trainer::next_draws() {
+  if (drawn_ == examples_.size()) {
+    if (!examples_.empty()) ++drawn_step_;
+    examples_ = sampler_.step(drawn_step_);
+    drawn_ = 0;
   }
-  const data::Batch batch = dataset_.train->load(draws);
+  std::vector<data::Draw> draws;
+  const size_t last = std::min(examples_.size(), drawn_ + static_cast<size_t>(pass_));
+  for (; drawn_ < last; ++drawn_) {
+    draws.push_back(
+        {examples_[drawn_], static_cast<uint64_t>(drawn_step_) * examples_.size() + uint64_t{drawn_}});
+  }
+  return draws;
+}
+
+int64_t Trainer::run_pass(StepResult* result) {
+  Stopwatch watch;
+  const auto [draws, batch] = *stream_->next();
   check_images(batch.images, draws, steps_done_ + 1);
+  result->skipped_images += batch.skipped;
   result->times.load += watch.lap();
 
-  const torch::Tensor logits = model_->forward(batch.images);
-  const torch::Tensor loss = F::cross_entropy(
-      logits, batch.labels,
-      F::CrossEntropyFuncOptions().reduction(torch::kSum).label_smoothing(config_.label_smoothing));
-  result->loss += loss.item<double>() / static_cast<double>(examples.size());
-  result->correct += logits.detach().argmax(1).eq(batch.labels).sum().item<int64_t>();
+  const models::Logits logits = model_->logits(batch.images);
+  const auto loss_of = [&labels = batch.labels, this](const torch::Tensor& values) {
+    return F::cross_entropy(
+        values, labels,
+        F::CrossEntropyFuncOptions().reduction(torch::kSum).label_smoothing(config_.label_smoothing));
+  };
+  torch::Tensor loss = loss_of(logits.main);
+  const auto examples = static_cast<double>(result->examples);
+  result->loss += loss.item<double>() / examples;
+  result->correct += logits.main.detach().argmax(1).eq(batch.labels).sum().item<int64_t>();
+  if (logits.auxiliary.defined()) loss = loss + kAuxiliaryWeight * loss_of(logits.auxiliary);
   result->times.forward += watch.lap();
 
   // The gradient is the mean over all examples of the step, whichever pass they are in.
-  (loss / static_cast<double>(examples.size())).backward();
+  (loss / examples).backward();
   result->times.backward += watch.lap();
+  return static_cast<int64_t>(draws.size());
 }
 
 void Trainer::check_gradients(double norm) const {
@@ -111,6 +144,7 @@ void Trainer::check_gradients(double norm) const {
 void Trainer::abandon_step() {
   for (const NamedLayer& named : layers_) named.layer->discard();
   for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = torch::Tensor();
+  start_stream();
 }
 
 StepResult Trainer::step() try {
@@ -118,8 +152,7 @@ StepResult Trainer::step() try {
   StepResult result;
   const uint64_t seed = RandomStream(config_.seed, Purpose::kStep, static_cast<uint64_t>(steps_done_)).bits();
   torch::manual_seed(seed);
-  const std::vector<int64_t> examples = sampler_.step(steps_done_);
-  result.examples = static_cast<int64_t>(examples.size());
+  result.examples = config_.workers * config_.minibatch;
   for (NamedTensor& parameter : parameters_) {
     torch::Tensor& gradient = parameter.tensor.mutable_grad();
     if (gradient.defined()) gradient.zero_();
@@ -132,9 +165,7 @@ StepResult Trainer::step() try {
   }
   result.times.other += watch.lap();
 
-  for (size_t first = 0; first < examples.size(); first += static_cast<size_t>(pass_)) {
-    run_pass(examples, first, &result);
-  }
+  for (int64_t done = 0; done < result.examples;) done += run_pass(&result);
   if (!std::isfinite(result.loss)) {
     throw NonFiniteError(
         fmt::format("step {}: the loss is not finite; a smaller --lr may help", steps_done_ + 1));
@@ -192,6 +223,7 @@ record::EvaluationRecord Trainer::evaluate_test() {
   record.split = "test";
   const Evaluation raw = evaluate(*model_, *dataset_.test, classes);
   record.images = raw.images;
+  if (dataset_.test->is_slow()) record.skipped_images = raw.skipped;
   record.raw = {raw.accuracy(), raw.loss};
   record.averaged = record.raw;
   if (average_) {
@@ -217,6 +249,14 @@ void Trainer::restore(const std::map<std::string, std::string>& files, int64_t s
   restore_file(files, kOptimizerFile, folder, optimizer_->state());
   if (average_) restore_file(files, kAverageFile, folder, average_->averages());
   steps_done_ = steps_done;
+  start_stream();
+}
+
+std::vector<std::string> Trainer::start_from(const std::map<std::string, torch::Tensor>& tensors,
+                                             const std::string& file) {
+  const models::LoadedWeights loaded = models::load_weights(*model_, tensors, file);
+  if (average_) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
+  return loaded.left;
 }
 
 }  // namespace renorm::train

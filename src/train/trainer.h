@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batch_stream.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "models/model.h"
@@ -25,11 +26,11 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 // Seconds of a step by part.
 struct StepTimes {
-  double load = 0.0;
+  double load = 0.0;     // sampling, and loading or waiting for what is loaded ahead
   double forward = 0.0;  // with the loss
   double backward = 0.0;
   double optimizer = 0.0;
-  double other = 0.0;  // sampling, averages of statistics and of weights, checks
+  double other = 0.0;  // averages of statistics and of weights, checks
 
   double all() const { return load + forward + backward + optimizer + other; }
 };
@@ -42,6 +43,7 @@ struct StepResult {
   double gradient_norm = 0.0;  // before clipping
   double r_max = 1.0;
   double d_max = 0.0;
+  int64_t skipped_images = 0;  // that could not be read
   StepTimes times;
 
   double accuracy() const {  // percent
@@ -51,6 +53,10 @@ struct StepResult {
 
 // The model that a resolved config describes, freshly initialised from its seed.
 std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data);
+std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data,
+                                                const models::MakeNorm& make_norm);
+// The norm that the config asks for.
+models::MakeNorm norm_of(const Config& config);
 
 // How many examples go through the model at once: whole groups, at most `chunk`, or as many as a fixed amount
 // of memory holds.
@@ -60,6 +66,10 @@ class Trainer {
  public:
   // `config` is resolved. Throws UsageError, DataError.
   Trainer(Config config, data::Dataset dataset);
+  // The same with norms of the caller's making, for comparisons.
+  Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   // Does the next step. Throws NonFiniteError that names step, layer and tensor; then neither weights nor
   // averages have moved.
@@ -73,6 +83,7 @@ class Trainer {
   const Config& config() const { return config_; }
   const data::Dataset& dataset() const { return dataset_; }
   models::Classifier& model() { return *model_; }
+  const std::shared_ptr<models::Classifier>& shared_model() const { return model_; }
   WeightAverage* average() { return average_.get(); }  // null if the run keeps none
   int64_t parameter_count() const;                     // trained values
   int64_t norm_layer_count() const { return static_cast<int64_t>(layers_.size()); }
@@ -81,6 +92,11 @@ class Trainer {
   // On the test split, with averaged and with raw weights (the same if the run keeps no average).
   record::EvaluationRecord evaluate_test();
 
+  // Before the first step: weights from the tensors of a file, see models::load_weights. Returns the names of
+  // those that keep their random start.
+  std::vector<std::string> start_from(const std::map<std::string, torch::Tensor>& tensors,
+                                      const std::string& file);
+
   // All that makes the next step what it is, beside config and step: files of a checkpoint by name.
   std::map<std::string, std::string> encode();
   // The trainer is of no use if this throws. `folder` starts the messages. Throws DataError.
@@ -88,7 +104,9 @@ class Trainer {
                const std::string& folder);
 
  private:
-  void run_pass(const std::vector<int64_t>& examples, size_t first, StepResult* result);
+  int64_t run_pass(StepResult* result);  // examples of the pass
+  std::vector<data::Draw> next_draws();
+  void start_stream();
   void check_gradients(double norm) const;
   // Forgets what the passes of an unfinished step left behind.
   void abandon_step();
@@ -104,6 +122,11 @@ class Trainer {
   LearningRate learning_rate_;
   int64_t pass_;
   int64_t steps_done_ = 0;
+  // What is drawn next, which may be ahead of the steps done.
+  int64_t drawn_step_ = 0;
+  size_t drawn_ = 0;               // examples of that step drawn already
+  std::vector<int64_t> examples_;  // of that step
+  std::unique_ptr<data::BatchStream> stream_;
 };
 
 }  // namespace renorm::train

@@ -51,7 +51,7 @@ quietly 0 eval --help
 flags --checkpoint --split --data --per-class --threads --json --batch-statistics --sampler --seed
 prints "Usage: renorm eval DIR"
 quietly 0 data --help
-flags --check --preview --preview-classes --preview-images --threads
+flags --check --preview --preview-classes --preview-images --val-fraction --image-size --threads
 prints "Usage: renorm data SPEC"
 quietly 0 models --help
 flags --layers --size --channels --classes
@@ -175,6 +175,7 @@ quietly 2 models convnt:8
 complains "did you mean 'convnet'?"
 
 quietly 0 models
+for model in inception-v3 resnet18 resnet50; do prints "$model"; done
 for model in inception-small resnet-small convnet; do prints "$model"; done
 quietly 0 doctor
 for name in renorm libtorch compiler cpu features simd threads parallel_for blas onednn matmul memory cache; do

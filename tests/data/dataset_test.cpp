@@ -149,7 +149,7 @@ TEST(DatasetKinds, EveryKindHasHelp) {
     EXPECT_EQ(kind.usage.rfind(kind.name, 0), 0U);
     EXPECT_FALSE(kind.help.empty());
   }
-  EXPECT_EQ(dataset_kinds().size(), 5U);
+  EXPECT_EQ(dataset_kinds().size(), 6U);
 }
 
 }  // namespace

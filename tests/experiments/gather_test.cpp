@@ -55,6 +55,7 @@ class Gather : public renorm::testing::TemporaryFolder {
     train::RunState state;
     state.step = step;
     state.config.steps = 20;
+    state.data = {"strokes", {"a", "b"}, 1, 8, 8, {0.5}, {0.5}, 1.0, ""};
     put(run + "/checkpoints/last/state.json", to_json(state));
   }
 };

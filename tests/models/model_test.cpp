@@ -104,27 +104,19 @@ TEST_F(Models, NewModelGivesEveryClassNearlyTheSameProbability) {
   }
 }
 
-TEST_F(Models, ChannelsLastGivesTheSameLogits) {
-  const torch::NoGradGuard no_grad;
-  for (const char* name : {"convnet:8/2,max,16,avg,16,pool,32", "inception-small", "resnet-small"}) {
-    const auto model = make_model(name, images(3, 24, 10), batchnorm());
-    model->eval();
-    const torch::Tensor x = torch::randn({4, 3, 24, 24});
-    const torch::Tensor expected = model->forward(x);
-    const torch::Tensor actual = model->forward(x.contiguous(torch::MemoryFormat::ChannelsLast));
-    EXPECT_LT(relative_error(actual, expected), 1e-4) << name;
-  }
-}
-
 TEST_F(Models, KindsCanBeMadeFromTheirExamples) {
-  ASSERT_EQ(model_kinds().size(), kNames.size());
+  std::vector<std::string> names;
   for (const ModelKind& kind : model_kinds()) {
+    names.push_back(kind.name);
     EXPECT_NE(make_model(kind.example, kind.input, batchnorm()), nullptr);
     EXPECT_EQ(kind.usage.rfind(kind.name, 0), 0U);
     EXPECT_EQ(kind.help.find('\n'), std::string::npos);
     EXPECT_EQ(kind.details.back(), '\n');
     EXPECT_EQ(&model_kind(kind.name + ":x"), &model_kind(kind.name));
   }
+  std::vector<std::string> expected = kNames;
+  expected.insert(expected.end(), kFullNames.begin(), kFullNames.end());
+  EXPECT_EQ(names, expected);
 }
 
 TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
@@ -132,7 +124,10 @@ TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
     return message_of([&] { make_model(spec, images(1, 20, 10), batchnorm()); });
   };
   EXPECT_EQ(say("inceptoin-small"), "there is no model 'inceptoin-small'; did you mean 'inception-small'?");
-  EXPECT_EQ(say("vgg"), "there is no model 'vgg'; there are convnet, inception-small, resnet-small");
+  EXPECT_EQ(
+      say("vgg"),
+      "there is no model 'vgg'; there are convnet, inception-small, resnet-small, inception-v3, resnet18, "
+      "resnet50");
   EXPECT_NE(say("").find("there is no model ''"), std::string::npos);
   EXPECT_EQ(say("resnet-small:18"),
             "the model resnet-small takes nothing after its name, got 'resnet-small:18'");
@@ -141,6 +136,20 @@ TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
   EXPECT_NE(say("convnet:8,mx").find("item 2 'mx'"), std::string::npos);
   EXPECT_NE(say("convnet:max,max,max,max,max").find("item 5 'max'"), std::string::npos);
   EXPECT_NE(message_of([] { model_kind("conv"); }), "");
+  EXPECT_EQ(say("inception-v3:auxx"),
+            "inception-v3 takes nothing after its name or inception-v3:aux (with the auxiliary head), got "
+            "'inception-v3:auxx'");
+  EXPECT_NE(say("inception-v3:"), "");
+  EXPECT_NE(say("resnet50:"), "");
+}
+
+TEST_F(Models, CheckedWithoutBeingMade) {
+  for (const char* good : {"convnet", "convnet:8,max", "inception-v3", "inception-v3:aux", "resnet50"}) {
+    EXPECT_EQ(message_of([&] { check_model(good); }), "") << good;
+  }
+  for (const char* bad : {"", "convnt", "convnet:8,mx", "inception-v3:AUX", "resnet18:50"}) {
+    EXPECT_NE(message_of([&] { check_model(bad); }), "") << bad;
+  }
 }
 
 TEST_F(Models, ImpossibleInputsAreErrors) {

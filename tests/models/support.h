@@ -17,6 +17,9 @@ namespace renorm::models {
 constexpr uint64_t kSeed = 2017;
 inline const std::vector<std::string> kNames = {"convnet", "inception-small", "resnet-small"};
 
+// The nets of torchvision: slow to make, so they are tested where the size matters.
+inline const std::vector<std::string> kFullNames = {"inception-v3", "resnet18", "resnet50"};
+
 class Seeded : public ::testing::Test {
  protected:
   void SetUp() override { torch::manual_seed(kSeed); }
@@ -34,17 +37,39 @@ inline MakeNorm batchnorm(bool scale = false) { return batch_renorm(batchnorm_op
 
 inline MakeNorm native(bool scale = false) { return native_batch_norm(1e-3, 0.01, scale); }
 
+// Batch Renorm that remembers what it was given.
+class WatchedNorm : public BatchRenorm2dImpl {
+ public:
+  using BatchRenorm2dImpl::BatchRenorm2dImpl;
+
+  torch::Tensor forward(const torch::Tensor& input) {
+    seen = input.detach();
+    return BatchRenorm2dImpl::forward(input);
+  }
+
+  torch::Tensor seen;
+};
+
+inline MakeNorm watched(const BatchRenormOptions& like) {
+  return [like](int64_t channels, Activation activation) {
+    BatchRenormOptions options = like;
+    options.num_features(channels).activation(activation);
+    return torch::nn::AnyModule(std::make_shared<WatchedNorm>(options));
+  };
+}
+
 inline std::shared_ptr<Classifier> make_seeded(const std::string& spec, const InputShape& input,
                                                const MakeNorm& make_norm, uint64_t seed = kSeed) {
   torch::manual_seed(seed);
   return make_model(spec, input, make_norm);
 }
 
-// What `call` says when it throws UsageError; empty if it throws nothing.
-inline std::string message_of(const std::function<void()>& call) {
+// What `call` says when it throws an Error; empty if it throws nothing.
+template <typename Error = UsageError>
+std::string message_of(const std::function<void()>& call) {
   try {
     call();
-  } catch (const UsageError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
   return "";

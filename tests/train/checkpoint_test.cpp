@@ -44,6 +44,7 @@ class CheckpointFolderTest : public ::testing::Test {
     Checkpoint checkpoint;
     checkpoint.state.step = step;
     checkpoint.state.config = resolved(Config(), 1'000);
+    checkpoint.state.data = {"strokes", {"a", "b"}, 1, 8, 8, {0.5}, {0.5}, 1.0, ""};
     checkpoint.state.best_step = best;
     checkpoint.state.best_accuracy = best < 0 ? -1.0 : 50.0;
     checkpoint.tensors["model.safetensors"] = "model of " + std::to_string(step) + std::string("\0\n\xff", 3);

@@ -119,6 +119,16 @@ TEST_F(EvaluateTest, LogitsThatAreNotFinitePredictNothing) {
   EXPECT_TRUE(std::isnan(result.loss));
 }
 
+TEST_F(EvaluateTest, TakesFewerLargeImagesAtOnce) {
+  const auto batch_of = [](int64_t side) {
+    return evaluation_batch(TinySplit(torch::empty({1, 1, side, side}), {0}));
+  };
+  EXPECT_EQ(batch_of(20), kEvaluationBatch);
+  EXPECT_EQ(batch_of(224), 31);
+  EXPECT_EQ(batch_of(299), 17);
+  EXPECT_EQ(batch_of(2000), 1);
+}
+
 TEST_F(EvaluateTest, SeesEveryExampleOnceInBatchesOfFixedSize) {
   const auto images = torch::randn({2 * kEvaluationBatch + 7, kClasses, 1, 1});
   std::vector<int64_t> labels;

@@ -65,7 +65,8 @@ TEST(SettingsTable, KeepsEachGroupTogether) {
   for (const Setting& setting : settings()) {
     if (groups.empty() || groups.back() != setting.group) groups.push_back(setting.group);
   }
-  EXPECT_EQ(groups, (std::vector<std::string>{"Data", "Step", "Model", "Length", "Optimisation", "Run"}));
+  EXPECT_EQ(groups, (std::vector<std::string>{"Data", "Own images (folder:DIR)", "Step", "Model", "Length",
+                                              "Optimisation", "Run"}));
 }
 
 // A value unlike the default for every setting; a field that two settings share or that is forgotten shows.
@@ -82,6 +83,10 @@ TEST(SettingsTable, ReachesEveryFieldOnItsOwn) {
     if (setting.name == "clip") text = "3,5";
     if (setting.name == "optimizer") text = "sgd";
     if (setting.name == "lr-schedule") text = "cosine";
+    if (setting.name == "flip") text = "0.25";
+    if (setting.name == "on-bad-image") text = "skip";
+    if (setting.name == "dtype") text = "bf16";
+    if (setting.name == "memory-format") text = "nchw";
     setting.set(after, text);
     EXPECT_EQ(setting.get(after), text) << setting.name;
     for (const Setting& other : settings()) {

@@ -26,6 +26,7 @@ class TinySplit : public data::Split {
       : images_(std::move(images)), labels_(std::move(labels)) {}
 
   const std::vector<int64_t>& labels() const override { return labels_; }
+  int64_t pixels() const override { return images_.size(2) * images_.size(3); }
   data::Batch load(const std::vector<data::Draw>& draws) const override {
     std::vector<int64_t> indices;
     std::vector<int64_t> labels;
@@ -38,6 +39,9 @@ class TinySplit : public data::Split {
             torch::tensor(labels, torch::kLong)};
   }
 
+  bool is_slow() const override { return slow; }
+
+  bool slow = false;
   mutable std::vector<uint64_t> tickets;  // of all examples loaded so far
 
  private:

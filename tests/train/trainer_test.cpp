@@ -13,6 +13,7 @@ using testing::expect_parts;
 using testing::message_of;
 using testing::tiny_config;
 using testing::tiny_dataset;
+using testing::TinySplit;
 
 Trainer tiny_trainer(const std::function<void(Config&)>& change = [](Config&) {}) {
   Config config = tiny_config();
@@ -125,6 +126,59 @@ TEST(Trainer, SameSeedGivesTheSameBytes) {
   for (Trainer* trainer : {&a, &b, &other}) take_steps(*trainer, 5);
   EXPECT_EQ(a.encode(), b.encode());
   EXPECT_NE(a.encode(), other.encode());
+}
+
+// Loading ahead draws the same examples with the same tickets, also after a restore.
+TEST(Trainer, LoadingAheadChangesNothing) {
+  const auto trainer_of = [](bool slow) {
+    data::Dataset dataset = tiny_dataset();
+    for (const auto& split : {dataset.train, dataset.test}) {
+      std::const_pointer_cast<TinySplit>(std::static_pointer_cast<const TinySplit>(split))->slow = slow;
+    }
+    Config config = tiny_config();
+    config.chunk = 12;
+    return std::make_unique<Trainer>(resolved(config, dataset.train->size()), std::move(dataset));
+  };
+  const auto plain = trainer_of(false);
+  const auto ahead = trainer_of(true);
+  for (Trainer* trainer : {plain.get(), ahead.get()}) take_steps(*trainer, 4);
+  const auto restored = trainer_of(true);
+  take_steps(*restored, 2);
+  restored->restore(plain->encode(), 4, "folder");
+  for (Trainer* trainer : {plain.get(), ahead.get(), restored.get()}) take_steps(*trainer, 4);
+  EXPECT_EQ(ahead->encode(), plain->encode());
+  EXPECT_EQ(restored->encode(), plain->encode());
+  EXPECT_EQ(ahead->evaluate_test().raw.loss, plain->evaluate_test().raw.loss);
+}
+
+// Activations of 8 bits of mantissa: the loss agrees to their rounding, and what is kept stays float.
+TEST(Trainer, ComputesInBfloat16WithFloatParametersAndAverages) {
+  const auto learning = [](Config& config) {
+    config.optimizer = "adamw";
+    config.lr_schedule = "constant";
+    config.lr = 0.02;
+  };
+  Trainer exact = tiny_trainer(learning);
+  Trainer rounded = tiny_trainer([&](Config& config) {
+    learning(config);
+    config.dtype = "bf16";
+  });
+  const double loss = exact.step().loss;
+  EXPECT_NEAR(rounded.step().loss, loss, 0.02 * loss);
+  EXPECT_NE(rounded.encode(), exact.encode());
+  take_steps(rounded, 40);
+  EXPECT_LT(rounded.step().loss, 0.5 * loss);
+  for (const NamedTensor& named : named_state(rounded.model())) {
+    if (!named.tensor.is_floating_point()) continue;
+    EXPECT_EQ(named.tensor.scalar_type(), torch::kFloat) << named.name;
+  }
+}
+
+TEST(Trainer, GivesTheSameInBothMemoryFormats) {
+  Trainer nchw = tiny_trainer([](Config& config) { config.memory_format = "nchw"; });
+  Trainer last = tiny_trainer([](Config& config) { config.memory_format = "channels-last"; });
+  for (Trainer* trainer : {&nchw, &last}) take_steps(*trainer, 10);
+  EXPECT_LE(difference(last, nchw), 1e-4);
 }
 
 TEST(Trainer, RestoredInTheMiddleItGoesOnExactly) {

@@ -1,193 +1,145 @@
-// renorm bench step: a training step with our layer and with LibTorch's, and what the trainer itself costs.
+// renorm bench step: a training step with our layer and with others, and what the trainer itself costs.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <fstream>
-#include <limits>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
-#include "base/errors.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "cli/core/bench/machine.h"
+#include "cli/core/bench/step_contest.h"
 #include "cli/core/commands.h"
 #include "cli/progress.h"
-#include "train/settings.h"
-#include "train/trainer.h"
 
 namespace renorm::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using bench::Contestant;
+using bench::InferenceTimes;
+using bench::median;
+using bench::StepContest;
 
-// The order is that of a round; all take turns.
-constexpr const char* kNorms[] = {"renorm", "batchnorm", "native"};
-constexpr int64_t kWarmUpSteps = 3;
-constexpr int64_t kMemorySteps = 3;
 constexpr double kMegabyte = 1e6;
 
-struct Measured {
-  std::string norm;
-  std::vector<train::StepTimes> steps;
-  double peak_memory = -1.0;  // bytes beyond what the process held before; -1: this system does not say
-};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double median_of(const Measured& measured, double (*part)(const train::StepTimes&)) {
+template <typename Part>
+double median_ms(const Contestant& contestant, Part&& part) {
   std::vector<double> values;
-  for (const train::StepTimes& times : measured.steps) values.push_back(part(times));
+  for (const train::StepTimes& times : contestant.steps) values.push_back(1e3 * part(times));
   return median(values);
 }
 
-double whole(const train::StepTimes& times) { return times.all(); }
-double overhead(const train::StepTimes& times) { return times.load + times.other; }
-
-train::Config config_for(const BenchStepOptions& options, const std::string& norm) {
-  train::Config config;
-  config.data = options.data;
-  config.model = options.model;
-  config.workers = options.workers;
-  config.minibatch = options.minibatch;
-  config.norm = norm;
-  // Limits as at the end of the paper's schedule, so that r and d are at work.
-  if (norm == "renorm") config.clip = "3,5";
-  config.threads = options.threads;
-  config.steps = kWarmUpSteps + options.steps;
-  return config;
-}
-
-std::unique_ptr<train::Trainer> trainer_for(const BenchStepOptions& options, const data::Dataset& dataset,
-                                            const std::string& norm) {
-  const train::Config config = config_for(options, norm);
-  train::check(config);
-  return std::make_unique<train::Trainer>(train::resolved(config, dataset.train->size()), dataset);
-}
-
-// A field of /proc/self/status in bytes; -1 if there is none.
-double status_bytes(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  std::string name;
-  while (status >> name) {
-    double kilobytes = 0.0;
-    if (name == field + ":" && status >> kilobytes) return kilobytes * 1024.0;
-    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-  }
-  return -1.0;
-}
-
-// What a trainer of its own, alone in the process, adds to the resident memory at most.
-double peak_memory_of(const BenchStepOptions& options, const data::Dataset& dataset,
-                      const std::string& norm) {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
-  const double before = status_bytes("VmRSS");
-  const auto trainer = trainer_for(options, dataset, norm);
-  for (int64_t i = 0; i < kMemorySteps; ++i) trainer->step();
-  const double peak = status_bytes("VmHWM");
-  return before < 0.0 || peak < 0.0 ? -1.0 : peak - before;
-}
-
-std::vector<Measured> measure(const BenchStepOptions& options, const data::Dataset& dataset,
-                              Progress& progress) {
-  std::vector<Measured> all;
-  for (const char* norm : kNorms) all.push_back({norm, {}, -1.0});
-  progress.show("memory");
-  peak_memory_of(options, dataset, kNorms[0]);  // what is allocated once counts for nobody
-  for (Measured& measured : all) measured.peak_memory = peak_memory_of(options, dataset, measured.norm);
-
-  std::vector<std::unique_ptr<train::Trainer>> trainers;
-  trainers.reserve(all.size());
-  for (const Measured& measured : all) trainers.push_back(trainer_for(options, dataset, measured.norm));
-  for (int64_t i = 0; i < kWarmUpSteps + options.steps; ++i) {
-    progress.show(fmt::format("step {} of {}", i + 1, kWarmUpSteps + options.steps));
-    for (size_t k = 0; k < all.size(); ++k) {
-      const train::StepResult result = trainers[k]->step();
-      if (i >= kWarmUpSteps) all[k].steps.push_back(result.times);
-    }
-  }
-  return all;
-}
-
-// The median over the rounds of our step against native's in the same round.
-double native_ratio(const Measured& measured, const Measured& native) {
-  std::vector<double> ratios;
-  for (size_t i = 0; i < measured.steps.size(); ++i) {
-    ratios.push_back(native.steps[i].all() / measured.steps[i].all());
-  }
-  return median(ratios);
-}
-
-double overhead_percent(const Measured& measured) {
+double overhead_percent(const Contestant& contestant) {
   std::vector<double> shares;
-  for (const train::StepTimes& times : measured.steps)
-    shares.push_back(100.0 * overhead(times) / times.all());
+  for (const train::StepTimes& t : contestant.steps) shares.push_back(100.0 * (t.load + t.other) / t.all());
   return median(shares);
 }
 
-Json to_json(const BenchStepOptions& options, const train::Trainer& trainer,
-             const std::vector<Measured>& all) {
+// The median over the rounds of the ratio within a round: what slows the machine down slows both.
+double ratio_of(const std::vector<double>& these, const std::vector<double>& natives) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < these.size(); ++i) ratios.push_back(these[i] / natives[i]);
+  return median(ratios);
+}
+
+std::vector<double> step_seconds(const Contestant& contestant) {
+  std::vector<double> seconds;
+  for (const train::StepTimes& times : contestant.steps) seconds.push_back(times.all());
+  return seconds;
+}
+
+Json to_json(const Contestant& contestant, const Contestant& native) {
+  using Times = const train::StepTimes&;
+  Json entry = {{"step_ms", median_ms(contestant, [](Times t) { return t.all(); })},
+                {"load_ms", median_ms(contestant, [](Times t) { return t.load; })},
+                {"forward_ms", median_ms(contestant, [](Times t) { return t.forward; })},
+                {"backward_ms", median_ms(contestant, [](Times t) { return t.backward; })},
+                {"optimizer_ms", median_ms(contestant, [](Times t) { return t.optimizer; })},
+                {"other_ms", median_ms(contestant, [](Times t) { return t.other; })},
+                {"overhead_percent", overhead_percent(contestant)},
+                {"over_native", ratio_of(step_seconds(contestant), step_seconds(native))},
+                {"step_ms_each", Json::array()}};
+  for (const double seconds : step_seconds(contestant)) entry["step_ms_each"].push_back(1e3 * seconds);
+  entry["peak_memory_mb"] = contestant.peak_memory < 0.0 ? Json() : Json(contestant.peak_memory / kMegabyte);
+  return entry;
+}
+
+Json to_json(const InferenceTimes& times, const InferenceTimes& native) {
+  return {{"ms", 1e3 * median(times.seconds)}, {"over_native", ratio_of(times.seconds, native.seconds)}};
+}
+
+// Of the same layout.
+template <typename Entry>
+const Entry& native_of(const std::vector<Entry>& entries, std::string Entry::*what, const Entry& entry) {
+  for (const Entry& other : entries) {
+    if (other.layout == entry.layout && other.*what == bench::kNativeNorm) return other;
+  }
+  return entry;
+}
+
+Json to_json(const StepContest& contest) {
   const bench::Machine machine = bench::this_machine();
+  const BenchStepOptions& options = contest.options;
   Json json = {{"machine",
                 {{"cpu", machine.cpu},
                  {"cpus", machine.cpus},
                  {"simd_target", machine.simd_target},
                  {"libtorch", machine.libtorch}}},
                {"model", options.model},
-               {"parameters", trainer.parameter_count()},
+               {"parameters", contest.parameters},
                {"data", options.data},
                {"workers", options.workers},
                {"minibatch", options.minibatch},
                {"threads", options.threads},
                {"steps", options.steps}};
-  for (const Measured& measured : all) {
-    Json entry = {
-        {"step_ms", 1e3 * median_of(measured, whole)},
-        {"load_ms", 1e3 * median_of(measured, [](const train::StepTimes& t) { return t.load; })},
-        {"forward_ms", 1e3 * median_of(measured, [](const train::StepTimes& t) { return t.forward; })},
-        {"backward_ms", 1e3 * median_of(measured, [](const train::StepTimes& t) { return t.backward; })},
-        {"optimizer_ms", 1e3 * median_of(measured, [](const train::StepTimes& t) { return t.optimizer; })},
-        {"other_ms", 1e3 * median_of(measured, [](const train::StepTimes& t) { return t.other; })},
-        {"overhead_percent", overhead_percent(measured)},
-        {"native_over_this", native_ratio(measured, all.back())}};
-    entry["peak_memory_mb"] = measured.peak_memory < 0.0 ? Json() : Json(measured.peak_memory / kMegabyte);
-    json["norms"][measured.norm] = entry;
+  for (const Contestant& contestant : contest.contestants) {
+    json["layouts"][contestant.layout]["norms"][contestant.norm] =
+        to_json(contestant, native_of(contest.contestants, &Contestant::norm, contestant));
+  }
+  for (const InferenceTimes& times : contest.inference) {
+    json["layouts"][times.layout]["inference"][times.what] =
+        to_json(times, native_of(contest.inference, &InferenceTimes::what, times));
   }
   return json;
 }
 
-void print_table(const BenchStepOptions& options, const train::Trainer& trainer, const Json& json) {
-  fmt::print("{}, {} parameters, {}; {} x {} images a step, {} thread{}, {} steps of each in turn\n\n",
-             options.model, trainer.parameter_count(), options.data, options.workers, options.minibatch,
-             options.threads, options.threads == 1 ? "" : "s", options.steps);
-  fmt::print("{:<10}{:>9}{:>10}{:>10}{:>10}{:>10}{:>10}{:>14}{:>12}\n", "norm", "step ms", "forward",
-             "backward", "optimizer", "load", "other", "native/this", "memory MB");
-  for (const auto& [norm, entry] : json["norms"].items()) {
+void print_layout(const std::string& layout, const Json& results) {
+  fmt::print("\n{:<14}{:>9}{:>10}{:>10}{:>10}{:>8}{:>8}{:>10}{:>11}\n", layout, "step ms", "forward",
+             "backward", "optimizer", "load", "other", "x native", "memory MB");
+  for (const auto& [norm, entry] : results["norms"].items()) {
     const auto number = [&entry = entry](const char* key) { return entry[key].get<double>(); };
-    fmt::print("{:<10}{:>9.1f}{:>10.1f}{:>10.1f}{:>10.2f}{:>10.2f}{:>10.2f}{:>14.3f}", norm,
+    fmt::print("{:<14}{:>9.1f}{:>10.1f}{:>10.1f}{:>10.2f}{:>8.2f}{:>8.2f}{:>10.3f}{:>11}\n", norm,
                number("step_ms"), number("forward_ms"), number("backward_ms"), number("optimizer_ms"),
-               number("load_ms"), number("other_ms"), number("native_over_this"));
-    fmt::print("{:>12}\n",
+               number("load_ms"), number("other_ms"), number("over_native"),
                entry["peak_memory_mb"].is_null() ? "-" : fmt::format("{:.1f}", number("peak_memory_mb")));
   }
+  fmt::print("{:<14}", "inference");
+  for (const auto& [what, entry] : results["inference"].items()) {
+    fmt::print("  {} {:.1f} ms (x {:.3f})", what, entry["ms"].get<double>(),
+               entry["over_native"].get<double>());
+  }
+  fmt::print("\n");
+}
+
+void print_table(const Json& json) {
+  const auto threads = json["threads"].get<int64_t>();
+  fmt::print("{}, {} parameters, data {}; {} x {} images a step, {} thread{}, {} steps of each in turn\n",
+             json["model"].get<std::string>(), json["parameters"].get<int64_t>(),
+             printable(json["data"].get<std::string>()), json["workers"].get<int64_t>(),
+             json["minibatch"].get<int64_t>(), threads, threads == 1 ? "" : "s",
+             json["steps"].get<int64_t>());
+  for (const auto& [layout, results] : json["layouts"].items()) {
+    print_layout(layout, results);
+    fmt::print(
+        "trainer's overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step\n",
+        results["norms"]["renorm"]["overhead_percent"].get<double>());
+  }
   fmt::print(
-      "\nTrainer overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step.\n"
-      "Medians over the steps, wall time. native: LibTorch's BatchNorm2d and a separate ReLU. Memory: the "
-      "most\n"
-      "that a trainer alone added to the process.\n",
-      json["norms"]["renorm"]["overhead_percent"].get<double>());
+      "\nMedians over the steps, wall time; x native: median of the ratios within a round. native: "
+      "LibTorch's\n"
+      "BatchNorm2d and a separate ReLU. tensor-ops: Batch Renorm in tensor operations. folded: norms folded\n"
+      "into the convolutions. Memory: the most that a trainer alone added to the process.\n");
 }
 
 }  // namespace
@@ -196,14 +148,11 @@ void run_bench_step(const BenchStepOptions& options) {
   if (!options.json.empty()) check_writable(options.json);
   at::set_num_threads(options.threads);
   Progress progress;
-  data::OpenOptions open;
-  open.threads = options.threads;
-  const data::Dataset dataset = data::open_dataset(options.data, open);
-  const std::vector<Measured> all = measure(options, dataset, progress);
+  const StepContest contest =
+      bench::run_step_contest(options, [&](const std::string& what) { progress.show(what); });
   progress.clear();
-  const auto trainer = trainer_for(options, dataset, kNorms[0]);
-  const Json json = to_json(options, *trainer, all);
-  print_table(options, *trainer, json);
+  const Json json = to_json(contest);
+  print_table(json);
   if (!options.json.empty()) write_atomically(options.json, json.dump(2) + "\n");
 }
 

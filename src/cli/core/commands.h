@@ -10,7 +10,9 @@ void run_bench_step(const BenchStepOptions& options);
 void run_data(const DataOptions& options);
 void run_doctor(const DoctorOptions& options);
 void run_eval(const EvalOptions& options);
+void run_export(const ExportOptions& options);
 void run_models(const ModelsOptions& options);
+void run_predict(const PredictOptions& options);
 void run_train(const TrainOptions& options);
 
 }  // namespace renorm::cli

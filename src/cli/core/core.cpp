@@ -45,5 +45,7 @@ const renorm::cli::Core renorm_core = {
     renorm::cli::guarded<renorm::cli::DataOptions, renorm::cli::run_data>,
     renorm::cli::guarded<renorm::cli::ModelsOptions, renorm::cli::run_models>,
     renorm::cli::guarded<renorm::cli::DoctorOptions, renorm::cli::run_doctor>,
+    renorm::cli::guarded<renorm::cli::ExportOptions, renorm::cli::run_export>,
+    renorm::cli::guarded<renorm::cli::PredictOptions, renorm::cli::run_predict>,
 };
 }

@@ -31,6 +31,8 @@ class Restandardised : public data::Split {
     shift_ = ((column(own.mean) - column(wanted.mean)) / column(wanted.std)).to(torch::kFloat);
   }
   const std::vector<int64_t>& labels() const override { return split_->labels(); }
+  int64_t pixels() const override { return split_->pixels(); }
+  bool is_slow() const override { return split_->is_slow(); }
   data::Batch load(const std::vector<data::Draw>& draws) const override {
     data::Batch batch = split_->load(draws);
     batch.images = batch.images * scale_ + shift_;
@@ -50,7 +52,7 @@ struct Examined {
 };
 
 const std::shared_ptr<const data::Split>& split_of(const data::Dataset& dataset, const EvalOptions& options) {
-  return options.split == "train" ? dataset.train : dataset.test;
+  return options.split == "train" ? dataset.plain_train : dataset.test;
 }
 
 void check_fits(const data::Description& other, const data::Description& own) {

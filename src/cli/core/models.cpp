@@ -1,4 +1,6 @@
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "cli/core/commands.h"
 #include "models/blocks.h"
 #include "models/model.h"
@@ -15,14 +18,15 @@
 namespace renorm::cli {
 namespace {
 
-// The norm of a model that is only looked at: remembers the shape that the convolution before it puts out.
+// The norm of a model that is only looked at: remembers the shape that the convolution before it puts out and
+// computes nothing, so that one image is enough in training mode, in which an auxiliary head takes part.
 class WatchedNorm : public BatchRenorm2dImpl {
  public:
   using BatchRenorm2dImpl::BatchRenorm2dImpl;
 
   torch::Tensor forward(const torch::Tensor& input) {
     shape = input.sizes().vec();
-    return BatchRenorm2dImpl::forward(input);
+    return input;
   }
 
   std::vector<int64_t> shape;
@@ -113,7 +117,6 @@ Inspected inspect(const std::string& spec, const models::InputShape& input) {
   };
   const torch::NoGradGuard no_grad;
   const auto model = models::make_model(spec, input, watched);
-  model->eval();
   model->forward(torch::zeros({1, input.channels, input.height, input.width}));
   Inspected result{spec,
                    fmt::format("{}x{}x{}", input.channels, input.height, input.width),
@@ -165,40 +168,66 @@ void print_layers(const Inspected& model) {
   print_table(columns);
 }
 
-void print_all(const ModelsOptions& options) {
+struct Listed {
+  models::ModelKind kind;
+  int64_t classes;
+  Inspected model;
+};
+
+// Every model that takes the input asked for; `unfit` gets the reasons of the others. Throws UsageError if no
+// model takes it.
+std::vector<Listed> list_all(const ModelsOptions& options, std::vector<std::string>* unfit) {
+  std::vector<Listed> all;
+  for (const models::ModelKind& kind : models::model_kinds()) {
+    const models::InputShape input = input_of(kind, options);
+    try {
+      all.push_back({kind, input.classes, inspect(kind.example, input)});
+    } catch (const UsageError& error) {
+      unfit->emplace_back(error.what());
+    }
+  }
+  if (all.empty()) throw UsageError(unfit->front());
+  return all;
+}
+
+void print_overview(const std::vector<Listed>& all) {
   std::vector<Column> table = {
       {"model", false, {}},        {"layers", true, {}}, {"normalised", true, {}}, {"parameters", true, {}},
       {"multiply-adds", true, {}}, {"input", true, {}},  {"classes", true, {}}};
   std::vector<Column> help = {{"model", false, {}}, {"what it is", false, {}}};
-  std::vector<Inspected> inspected;
-  for (const models::ModelKind& kind : models::model_kinds()) {
-    const models::InputShape input = input_of(kind, options);
-    const Inspected model = inspect(kind.example, input);
-    const std::string cells[] = {kind.usage,
+  for (const Listed& listed : all) {
+    const Inspected& model = listed.model;
+    const std::string cells[] = {listed.kind.usage,
                                  grouped(static_cast<int64_t>(model.layers.size())),
                                  grouped(model.normalised),
                                  grouped(model.parameters),
                                  grouped(model.multiply_adds),
                                  model.input,
-                                 grouped(input.classes)};
+                                 grouped(listed.classes)};
     for (size_t i = 0; i < table.size(); ++i) table[i].cells.push_back(cells[i]);
-    help[0].cells.push_back(kind.usage);
-    help[1].cells.push_back(kind.help);
-    inspected.push_back(model);
+    help[0].cells.push_back(listed.kind.usage);
+    help[1].cells.push_back(listed.kind.help);
   }
   print_table(table);
   fmt::print("\n");
   print_table(help);
+}
+
+void print_all(const ModelsOptions& options) {
+  std::vector<std::string> unfit;
+  const std::vector<Listed> all = list_all(options, &unfit);
+  print_overview(all);
   fmt::print(
       "\nLayers are convolutions and linear layers; multiply-adds are those of one image forward. The "
       "norms'\n"
       "weight is fixed at 1; --norm-scale of `renorm train` adds a parameter a channel. More about one "
       "model:\n"
       "renorm models MODEL [--layers] [--size PIXELS] [--channels N] [--classes N]\n");
+  if (!unfit.empty()) fmt::print("\nNot listed:\n{}\n", fmt::join(unfit, "\n"));
   if (!options.layers) return;
-  for (const Inspected& model : inspected) {
-    fmt::print("\n{}, input {}\n", model.title, model.input);
-    print_layers(model);
+  for (const Listed& listed : all) {
+    fmt::print("\n{}, input {}\n", listed.model.title, listed.model.input);
+    print_layers(listed.model);
   }
 }
 
@@ -220,6 +249,8 @@ void print_one(const ModelsOptions& options) {
 }  // namespace
 
 void run_models(const ModelsOptions& options) {
+  // One image is too little work for several threads, which wait longer for each other than they compute.
+  at::set_num_threads(1);
   if (options.model.empty()) {
     print_all(options);
   } else {

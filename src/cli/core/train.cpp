@@ -15,7 +15,6 @@
 #include "data/dataset.h"
 #include "data/strokes.h"
 #include "kernels/kernels.h"
-#include "models/convnet_spec.h"
 #include "models/model.h"
 #include "train/run.h"
 
@@ -33,9 +32,8 @@ void check_known(const std::string& flag, const std::string& name, const std::ve
 
 // What can be seen to be wrong before a folder is made and data is generated.
 void check_specs(const train::Config& config) {
-  const auto [model, layers] = split_spec(config.model);
-  check_known("--model", model, models::model_kinds());
-  if (model == "convnet" && !layers.empty()) models::parse_convnet(layers);
+  check_known("--model", split_spec(config.model).first, models::model_kinds());
+  models::check_model(config.model);
   const auto [data, settings] = split_spec(config.data);
   check_known("--data", data, data::dataset_kinds());
   if (data == "strokes") data::parse_strokes(settings);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto kBetweenUpdates = std::chrono::milliseconds(100);
 constexpr double kRecentSeconds = 3.0;
+constexpr double kWorthTelling = 5.0;  // percent of the time spent waiting for data
 
 // 1234567 -> "1,234,567"
 std::string grouped(int64_t value) {
@@ -153,6 +154,9 @@ std::vector<ProgressField> TrainProgress::fields(const record::StepRecord& recor
     all.push_back({"d_max", fmt::format("{:.2f}", record.d_max), 6});
     all.push_back({"clipped r", percent(record.r_clipped_above + record.r_clipped_below), 7});
     all.push_back({"d", percent(record.d_clipped), 7});
+  }
+  if (record.data_wait_percent.value_or(0.0) >= kWorthTelling) {
+    all.push_back({"waiting for data", fmt::format("{:.0f} %", *record.data_wait_percent), 5});
   }
   all.push_back({"", time_left(record.step), 3});
   return all;

@@ -1,0 +1,226 @@
+#include "cli/core/bench/step_contest.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "base/random.h"
+#include "cli/core/bench/tensor_ops_norm.h"
+#include "models/model.h"
+#include "train/portable_model.h"
+#include "train/run.h"
+#include "train/settings.h"
+
+namespace renorm::cli::bench {
+namespace {
+
+// The order is that of a round; all take turns.
+constexpr const char* kNorms[] = {"renorm", "batchnorm", kNativeNorm, "tensor-ops"};
+constexpr const char* kLayouts[] = {"nchw", "channels-last"};
+// Limits as at the end of the paper's schedule, so that r and d are at work.
+constexpr double kRMax = 3.0;
+constexpr double kDMax = 5.0;
+// Nets for large images take seconds a step.
+constexpr int64_t kLargePictures = 128;
+constexpr int64_t kSteps = 30;
+constexpr int64_t kLargeSteps = 5;
+constexpr int64_t kWarmUpSteps = 2;
+constexpr int64_t kMemorySteps = 2;
+
+bool is_large(const models::ModelKind& kind) { return kind.picture_size >= kLargePictures; }
+
+// Images of random bytes in the size that the model is made for.
+data::Dataset random_images(const models::ModelKind& kind, int64_t count) {
+  data::ByteImages images;
+  images.channels = kind.input.channels;
+  images.height = kind.picture_size;
+  images.width = kind.picture_size;
+  RandomStream stream(1, Purpose::kBench);
+  images.pixels.resize(static_cast<size_t>(count * images.image_bytes()));
+  for (uint8_t& pixel : images.pixels) pixel = static_cast<uint8_t>(stream.bits() >> 56);
+  for (int64_t i = 0; i < count; ++i) images.labels.push_back(i % kind.input.classes);
+  data::ByteDataset dataset{kRandomImages, {}, images, images};
+  for (int64_t i = 0; i < kind.input.classes; ++i) dataset.classes.push_back(std::to_string(i));
+  return data::in_memory(std::move(dataset));
+}
+
+data::Dataset open(const BenchStepOptions& options, const models::ModelKind& kind) {
+  if (options.data == kRandomImages) return random_images(kind, 2 * options.minibatch * options.workers);
+  train::Config config;
+  config.data = options.data;
+  config.model = options.model;
+  config.threads = options.threads;
+  return train::open_data(config, {});
+}
+
+train::Config config_for(const BenchStepOptions& options, const Contestant& contestant) {
+  train::Config config;
+  // What the data is called has no part in a step.
+  config.data = options.data == kRandomImages ? "strokes" : options.data;
+  config.model = options.model;
+  config.workers = options.workers;
+  config.minibatch = options.minibatch;
+  config.norm = contestant.norm == "tensor-ops" ? "native" : contestant.norm;
+  if (contestant.norm == "renorm") config.clip = fmt::format("{},{}", kRMax, kDMax);
+  config.memory_format = contestant.layout;
+  config.threads = options.threads;
+  config.steps = kWarmUpSteps + options.steps;
+  return config;
+}
+
+std::unique_ptr<train::Trainer> trainer_for(const BenchStepOptions& options, const data::Dataset& dataset,
+                                            const Contestant& contestant) {
+  const train::Config config = train::resolved(config_for(options, contestant), dataset.train->size());
+  const models::MakeNorm norm = contestant.norm == "tensor-ops"
+                                    ? tensor_ops_norm(config.norm_eps, config.norm_momentum, kRMax, kDMax)
+                                    : train::norm_of(config);
+  return std::make_unique<train::Trainer>(config, dataset, norm);
+}
+
+// A field of /proc/self/status in bytes; -1 if there is none.
+double status_bytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  std::string name;
+  while (status >> name) {
+    double kilobytes = 0.0;
+    if (name == field + ":" && status >> kilobytes) return kilobytes * 1024.0;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return -1.0;
+}
+
+// What a trainer adds to the resident memory of a process at most.
+double peak_memory_here(const BenchStepOptions& options, const data::Dataset& dataset,
+                        const Contestant& contestant) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
+  const double before = status_bytes("VmRSS");
+  const auto trainer = trainer_for(options, dataset, contestant);
+  for (int64_t i = 0; i < kMemorySteps; ++i) trainer->step();
+  const double peak = status_bytes("VmHWM");
+  return before < 0.0 || peak < 0.0 ? -1.0 : peak - before;
+}
+
+// The same in a process of its own, so that what one contestant leaves in the allocator is nobody's gain or
+// loss. Must be called before this process computes anything: threads do not survive a fork.
+double peak_memory_of(const BenchStepOptions& options, const data::Dataset& dataset,
+                      const Contestant& contestant) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return -1.0;
+  const pid_t child = fork();
+  if (child == 0) {
+    double peak = -1.0;
+    try {
+      peak = peak_memory_here(options, dataset, contestant);
+    } catch (...) {  // whoever computes it in earnest reports it
+    }
+    const bool told = write(ends[1], &peak, sizeof(peak)) == sizeof(peak);
+    _exit(told ? 0 : 1);
+  }
+  close(ends[1]);
+  double peak = -1.0;
+  if (child < 0 || read(ends[0], &peak, sizeof(peak)) != sizeof(peak)) peak = -1.0;
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  return peak;
+}
+
+using Trainers = std::vector<std::unique_ptr<train::Trainer>>;
+using Report = std::function<void(const std::string&)>;
+
+void time_steps(StepContest* contest, const Trainers& trainers, const Report& progress) {
+  const int64_t rounds = kWarmUpSteps + contest->options.steps;
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (size_t k = 0; k < trainers.size(); ++k) {
+      Contestant& contestant = contest->contestants[k];
+      progress(fmt::format("round {} of {}: {}, {}", i + 1, rounds, contestant.norm, contestant.layout));
+      const train::StepResult result = trainers[k]->step();
+      if (i >= kWarmUpSteps) contestant.steps.push_back(result.times);
+    }
+  }
+}
+
+// Native's evaluation, ours, and ours with the norms folded into the convolutions.
+void time_inference(StepContest* contest, const Trainers& trainers, const data::Dataset& dataset,
+                    const Report& progress) {
+  std::vector<data::Draw> draws;
+  for (int64_t i = 0; i < contest->options.minibatch; ++i) draws.push_back({i % dataset.test->size(), 0});
+  const torch::Tensor images = dataset.test->load(draws).images;
+  const torch::NoGradGuard no_grad;
+  std::vector<std::shared_ptr<models::Classifier>> models;
+  const auto add = [&](const std::string& layout, const char* what,
+                       std::shared_ptr<models::Classifier> model) {
+    model->eval();
+    models.push_back(std::move(model));
+    contest->inference.push_back({layout, what, {}});
+  };
+  for (size_t k = 0; k < trainers.size(); ++k) {
+    const Contestant& contestant = contest->contestants[k];
+    const std::shared_ptr<models::Classifier> model = trainers[k]->shared_model();
+    if (contestant.norm == kNativeNorm) add(contestant.layout, kNativeNorm, model);
+    if (contestant.norm != "renorm") continue;
+    add(contestant.layout, "renorm", model);
+    const data::Description& about = dataset.description;
+    const auto folded = train::folded(
+        *model, {contest->options.model,
+                 {about.channels, about.height, about.width, static_cast<int64_t>(about.classes.size())}});
+    folded->computation = model->computation;
+    add(contestant.layout, "folded", folded);
+  }
+  const int64_t rounds = contest->options.steps;
+  for (int64_t round = -1; round < rounds; ++round) {
+    for (size_t k = 0; k < models.size(); ++k) {
+      progress(fmt::format("inference, round {} of {}", std::max<int64_t>(1, round + 1), rounds));
+      const auto start = std::chrono::steady_clock::now();
+      models[k]->forward(images);
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      if (round >= 0) contest->inference[k].seconds.push_back(taken.count());
+    }
+  }
+}
+
+void fill_in(BenchStepOptions* options, const models::ModelKind& kind) {
+  if (options->data.empty()) options->data = is_large(kind) ? kRandomImages : "strokes";
+  if (options->steps == 0) options->steps = is_large(kind) ? kLargeSteps : kSteps;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+StepContest run_step_contest(const BenchStepOptions& options, const Report& progress) {
+  const models::ModelKind& kind = models::model_kind(options.model);
+  StepContest contest;
+  contest.options = options;
+  fill_in(&contest.options, kind);
+  const data::Dataset dataset = open(contest.options, kind);
+  for (const char* layout : kLayouts) {
+    if (options.memory_format != "both" && options.memory_format != layout) continue;
+    for (const char* norm : kNorms) contest.contestants.push_back({layout, norm, {}, -1.0});
+  }
+  for (Contestant& contestant : contest.contestants) {
+    progress(fmt::format("memory: {}, {}", contestant.norm, contestant.layout));
+    contestant.peak_memory = peak_memory_of(contest.options, dataset, contestant);
+  }
+  Trainers trainers;
+  for (const Contestant& contestant : contest.contestants) {
+    trainers.push_back(trainer_for(contest.options, dataset, contestant));
+  }
+  contest.parameters = trainers.front()->parameter_count();
+  time_steps(&contest, trainers, progress);
+  time_inference(&contest, trainers, dataset, progress);
+  return contest;
+}
+
+}  // namespace renorm::cli::bench

@@ -1,0 +1,44 @@
+// Training steps of one model with different norms and memory layouts, one of each in turn.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "data/dataset.h"
+#include "train/trainer.h"
+
+namespace renorm::cli::bench {
+
+constexpr const char* kNativeNorm = "native";
+constexpr const char* kRandomImages = "random";  // data: bytes without meaning in the model's own size
+
+struct Contestant {
+  std::string layout;  // nchw, channels-last
+  std::string norm;    // renorm, batchnorm, native, tensor-ops
+  std::vector<train::StepTimes> steps;
+  double peak_memory = -1.0;  // bytes beyond what the process held before; -1: this system does not say
+};
+
+// Evaluation-mode passes of a minibatch.
+struct InferenceTimes {
+  std::string layout;
+  std::string what;             // native, renorm, folded
+  std::vector<double> seconds;  // one a round
+};
+
+struct StepContest {
+  BenchStepOptions options;  // with what was left open filled in
+  int64_t parameters = 0;
+  std::vector<Contestant> contestants;
+  std::vector<InferenceTimes> inference;
+};
+
+StepContest run_step_contest(const BenchStepOptions& options,
+                             const std::function<void(const std::string&)>& progress);
+
+double median(std::vector<double> values);
+
+}  // namespace renorm::cli::bench

@@ -1,0 +1,242 @@
+#include "data/folder_split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/text.h"
+#include "data/image_file.h"
+#include "data/parallel.h"
+#include "data/standardise.h"
+
+namespace renorm::data {
+namespace {
+
+constexpr int64_t kChannels = 3;
+constexpr int64_t kAlwaysSkipped = 10;  // so many bad files are skipped, however few there are in all
+constexpr int64_t kShareSkipped = 100;  // else one of so many
+
+enum class Role { kTraining, kEvaluation };
+
+// What both splits are made of.
+struct Folder {
+  FolderIndex index;
+  std::string spec;
+  PictureOptions pictures;
+  int threads;
+  std::vector<ByteTable> tables;
+};
+
+struct Fault {
+  int64_t index;
+  std::string reason;
+};
+
+// How one draw ended.
+struct Outcome {
+  bool shown = false;
+  std::vector<Fault> faults;
+};
+
+// What is random about an example depends on nothing but its numbers.
+RandomStream stream_for(uint64_t seed, const Draw& draw) {
+  RandomStream of_ticket(seed, Purpose::kAugment, draw.ticket);
+  return RandomStream(of_ticket.bits(), Purpose::kAugment, static_cast<uint64_t>(draw.index));
+}
+
+void standardise(const Image& image, const std::vector<ByteTable>& tables, float* out) {
+  const int64_t area = image.width * image.height;
+  for (int64_t c = 0; c < kChannels; ++c) {
+    const ByteTable& table = tables[static_cast<size_t>(c)];
+    const uint8_t* from = image.pixels.data() + c;
+    float* to = out + c * area;
+    for (int64_t p = 0; p < area; ++p) to[p] = table[from[p * kChannels]];
+  }
+}
+
+class FolderSplit : public Split {
+ public:
+  // `images` are one of the folder's lists.
+  FolderSplit(std::shared_ptr<const Folder> folder, Role role, const ImageList& images)
+      : folder_(std::move(folder)),
+        role_(role),
+        images_(images),
+        most_bad_(std::max(kAlwaysSkipped, images_.size() / kShareSkipped)) {}
+
+  const std::vector<int64_t>& labels() const override { return images_.labels(); }
+  int64_t pixels() const override { return side() * side(); }
+  bool is_slow() const override { return true; }
+
+  Batch load(const std::vector<Draw>& draws) const override {
+    for (const Draw& draw : draws) check(draw.index);
+    const auto count = static_cast<int64_t>(draws.size());
+    Batch batch{torch::empty({count, kChannels, side(), side()}, torch::kFloat),
+                torch::empty({count}, torch::kLong)};
+    float* const pixels = batch.images.data_ptr<float>();
+    std::vector<Outcome> outcomes(draws.size());
+    for_each_number(count, folder_->threads, [&](int64_t i) {
+      const auto place = static_cast<size_t>(i);
+      outcomes[place] = show(draws[place], pixels + i * image_floats());
+    });
+    remember(outcomes);
+    close_gaps(draws, outcomes, &batch);
+    return batch;
+  }
+
+ private:
+  int64_t side() const { return folder_->pictures.transform.size; }
+  int64_t image_floats() const { return kChannels * pixels(); }
+
+  void check(int64_t index) const {
+    if (index >= 0 && index < size()) return;
+    throw std::out_of_range(fmt::format("example {} of a split of {}", index, size()));
+  }
+
+  bool of_training() const { return &images_ == &folder_->index.train; }
+
+  std::string path_of(int64_t index) const {
+    return of_training() ? folder_->index.train_path(index) : folder_->index.val_path(index);
+  }
+
+  // Throws if the picture cannot be had.
+  void read(const Draw& draw, float* out) const {
+    const std::string path = path_of(draw.index);
+    const std::string bytes = read_image_file(path);
+    const TransformOptions& transform = folder_->pictures.transform;
+    if (role_ == Role::kEvaluation) {
+      standardise(evaluation_image(bytes, path, transform), folder_->tables, out);
+      return;
+    }
+    RandomStream stream = stream_for(folder_->pictures.seed, draw);
+    standardise(training_image(bytes, path, transform, stream), folder_->tables, out);
+  }
+
+  Outcome show(const Draw& draw, float* out) const {
+    Outcome outcome;
+    if (folder_->pictures.on_bad_image == OnBadImage::kFail) {
+      read(draw, out);
+      outcome.shown = true;
+      return outcome;
+    }
+    Draw tried = draw;
+    do {
+      std::optional<std::string> reason = fault_of([&] { read(tried, out); });
+      outcome.shown = !reason;
+      if (outcome.shown) return outcome;
+      outcome.faults.push_back({tried.index, std::move(*reason)});
+      // More than that are refused anyway: no need to try a whole class.
+      const bool enough = static_cast<int64_t>(outcome.faults.size()) > most_bad_;
+      if (role_ == Role::kEvaluation || enough) return outcome;
+      tried.index = next_of_class(tried.index);
+    } while (tried.index != draw.index);
+    refuse_class(draw.index, outcome.faults);
+  }
+
+  // In the order of the index, after the last of the class its first. An index holds class after class.
+  int64_t next_of_class(int64_t index) const {
+    const std::vector<int64_t>& all = labels();
+    const auto [first, last] = std::equal_range(all.begin(), all.end(), all[static_cast<size_t>(index)]);
+    const auto next = all.begin() + index + 1;
+    return (next == last ? first : next) - all.begin();
+  }
+
+  [[noreturn]] void refuse_class(int64_t index, const std::vector<Fault>& faults) const {
+    const std::string& name =
+        folder_->index.classes[static_cast<size_t>(labels()[static_cast<size_t>(index)])];
+    throw DataError(fmt::format(
+        "'{}': none of the {} training images of this class can be read; for the last one: {}",
+        printable(folder_->index.train_folder + "/" + name), faults.size(), faults.back().reason));
+  }
+
+  // In the order of the batch, so that the number of threads does not change what is said.
+  void remember(const std::vector<Outcome>& outcomes) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Outcome& outcome : outcomes) {
+      for (const Fault& fault : outcome.faults) {
+        bad_.insert(fault.index);
+        if (static_cast<int64_t>(bad_.size()) > most_bad_) give_up(fault.reason);
+      }
+    }
+  }
+
+  [[noreturn]] void give_up(const std::string& reason) const {
+    const double fraction = folder_->pictures.val_fraction;
+    throw DataError(fmt::format(
+        "{} of the {} {} images were found bad, more than the {} that are skipped; the last one: {}; all are "
+        "listed by: renorm data {} --check{}",
+        bad_.size(), size(), of_training() ? "training" : "test", most_bad_, reason,
+        printable(shell_quoted(folder_->spec)),
+        fraction > 0.0 ? " --val-fraction " + shortest(fraction) : ""));
+  }
+
+  // Sets the labels, and moves images up to where some were left out.
+  void close_gaps(const std::vector<Draw>& draws, const std::vector<Outcome>& outcomes, Batch* batch) const {
+    float* const pixels = batch->images.data_ptr<float>();
+    int64_t* const shown_labels = batch->labels.data_ptr<int64_t>();
+    int64_t kept = 0;
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      if (!outcomes[i].faults.empty()) ++batch->skipped;
+      if (!outcomes[i].shown) continue;
+      const auto from = static_cast<int64_t>(i);
+      if (kept < from) {
+        std::memcpy(pixels + kept * image_floats(), pixels + from * image_floats(),
+                    static_cast<size_t>(image_floats()) * sizeof(float));
+      }
+      shown_labels[kept++] = labels()[static_cast<size_t>(draws[i].index)];
+    }
+    batch->images = batch->images.narrow(0, 0, kept);
+    batch->labels = batch->labels.narrow(0, 0, kept);
+  }
+
+  std::shared_ptr<const Folder> folder_;
+  Role role_;
+  const ImageList& images_;
+  int64_t most_bad_;
+  mutable std::mutex mutex_;
+  mutable std::set<int64_t> bad_;  // found so far
+};
+
+void add_names(const ImageList& list, std::string* names) {
+  for (int64_t i = 0; i < list.size(); ++i) names->append(list.name(i)).push_back('\0');
+}
+
+}  // namespace
+
+Description describe_folder(const FolderIndex& index, const TransformOptions& transform) {
+  Description description;
+  description.classes = index.classes;
+  description.channels = kChannels;
+  description.height = transform.size;
+  description.width = transform.size;
+  description.mean = {0.485, 0.456, 0.406};
+  description.std = {0.229, 0.224, 0.225};
+  description.centre = transform.centre;
+  std::string names;
+  for (const std::string& name : index.classes) names.append(name).push_back('\0');
+  add_names(index.train, &names);
+  add_names(index.val, &names);
+  description.fingerprint = fingerprint_of(index.train.labels(), index.val.labels(), names);
+  return description;
+}
+
+Dataset folder_dataset(FolderIndex index, const std::string& spec, const OpenOptions& options) {
+  Dataset dataset;
+  dataset.description = describe_folder(index, options.pictures.transform);
+  dataset.description.spec = spec;
+  const auto folder = std::make_shared<const Folder>(Folder{
+      std::move(index), spec, options.pictures, options.threads, standardising_tables(dataset.description)});
+  const FolderIndex& all = folder->index;
+  dataset.train = std::make_shared<FolderSplit>(folder, Role::kTraining, all.train);
+  dataset.plain_train = std::make_shared<FolderSplit>(folder, Role::kEvaluation, all.train);
+  dataset.test = std::make_shared<FolderSplit>(folder, Role::kEvaluation, all.val);
+  return dataset;
+}
+
+}  // namespace renorm::data

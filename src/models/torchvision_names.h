@@ -1,0 +1,17 @@
+// Where torchvision's state dicts keep the tensors of inception-v3, resnet18 and resnet50. No torch.
+#pragma once
+
+#include <string>
+
+namespace renorm::models {
+
+struct TorchvisionTensor {
+  std::string name;  // "layer1.0.bn1.running_var"; empty if torchvision has no such tensor
+  double eps = 0.0;  // above 0: our tensor is sqrt(torchvision's + eps), a standard deviation from a variance
+};
+
+// `ours` is the name of a parameter or buffer, with norms of either kind: "layer1.0.conv1.norm.running_std".
+// What belongs to no such model may come out empty or as a name that no file has.
+TorchvisionTensor torchvision_tensor(const std::string& ours);
+
+}  // namespace renorm::models

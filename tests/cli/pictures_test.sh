@@ -1,0 +1,110 @@
+#!/bin/sh
+# `renorm train` on people's own images, from outside: six small steps.
+# usage: pictures_test.sh RENORM
+set -u
+renorm=$1
+here=$(dirname "$0")
+. "$here/lib.sh"
+RENORM_CACHE=$work/cache
+export RENORM_CACHE
+set=$work/set
+for class in ant bee cat; do
+  python3 "$here/make_pictures.py" pictures "$set/train/$class" 9
+  python3 "$here/make_pictures.py" pictures "$set/val/$class" 3
+done
+
+prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
+complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
+
+# train CODE DIR ARGUMENT...
+train() {
+  expected=$1
+  folder=$2
+  shift 2
+  run "$expected" train --out "$folder" --data "folder:$set" --model resnet-small --image-size 16 --minibatch 8 \
+    --steps 6 --eval-every 3 --log-every 1 --threads 1 "$@"
+}
+
+# fails CODE DIR ARGUMENT...: the same where the run has begun: the last line is the error.
+fails() {
+  expected=$1
+  folder=$2
+  shift 2
+  "$renorm" train --out "$folder" --data "folder:$set" --model resnet-small --image-size 16 --minibatch 8 \
+    --steps 6 --eval-every 3 --log-every 1 --threads 1 "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  [ "$code" -eq "$expected" ] || fail "renorm train $*: exit code $code instead of $expected"
+}
+
+same() {
+  for file in model average optimizer; do
+    cmp "$1/checkpoints/last/$file.safetensors" "$2/checkpoints/last/$file.safetensors" ||
+      fail "$file.safetensors of $1 and $2 differ"
+  done
+}
+
+# skipped DIR: images that the last step's record says were skipped.
+skipped() {
+  python3 - "$1/metrics.jsonl" <<'END'
+import json, sys
+records = [json.loads(line) for line in open(sys.argv[1])]
+print([record["skipped_images"] for record in records if record["kind"] == "step"][-1])
+END
+}
+
+train 0 "$work/run"
+cp "$work/out" "$work/trained"
+[ "$(skipped "$work/run")" = 0 ] || fail "images were skipped in a whole set"
+grep -q '"ant"' "$work/run/checkpoints/last/state.json" || fail "state.json does not name the classes"
+run 0 eval "$work/run"
+accuracy=$(sed -n 's/^averaged weights *\([0-9.]*\) %.*/\1/p' "$work/out")
+grep -qF "$accuracy %" "$work/trained" || fail "eval gives $accuracy %, training printed something else"
+
+# Neither the number of loader threads nor a stop in between changes a byte.
+train 0 "$work/loaders" --loader-threads 3
+same "$work/run" "$work/loaders"
+cp -r "$work/run" "$work/cut"
+rm -r "$work/cut/checkpoints/step-000000006"
+run 0 train --out "$work/cut" --resume --loader-threads 2
+same "$work/run" "$work/cut"
+train 0 "$work/other" --seed 2
+if cmp -s "$work/run/checkpoints/last/model.safetensors" "$work/other/checkpoints/last/model.safetensors"; then
+  fail "another seed gave the same weights"
+fi
+
+# Activations of another type, another layout, weights to start from.
+train 0 "$work/bf16" --dtype bf16
+train 0 "$work/last" --memory-format channels-last
+train 0 "$work/init" --init "$work/run/checkpoints/last/model.safetensors"
+fails 66 "$work/init2" --init "$work/nothing"
+complains "$work/nothing"
+echo "no tensors" >"$work/text"
+fails 65 "$work/init3" --init "$work/text"
+complains "$work/text"
+fails 65 "$work/init4" --init "$work/run/checkpoints/last/model.safetensors" --model convnet:8/2
+complains "model.safetensors"
+
+# What belongs to folders of images has no effect elsewhere.
+run 2 train --out "$work/none" --data strokes --image-size 32
+complains "--image-size has no effect with --data strokes"
+run 2 train --out "$work/none" --data "folder:$set" --val-fraction 0.5
+run 66 train --out "$work/none" --data "folder:$work/nowhere"
+complains "$work/nowhere"
+
+# A bad image ends the run, or is skipped and counted.
+printf 'no picture' >"$set/train/bee/03.png"
+fails 65 "$work/bad" --epochs 2 --steps 0
+complains "bee/03.png"
+train 0 "$work/skip" --on-bad-image skip --epochs 2 --steps 0
+[ "$(skipped "$work/skip")" -ge 1 ] || fail "the bad image was not counted"
+train 0 "$work/skip_loaders" --on-bad-image skip --epochs 2 --steps 0 --loader-threads 3
+same "$work/skip" "$work/skip_loaders"
+
+# A run goes on only with the images it began with.
+rm -r "$work/cut/checkpoints/step-000000006"
+mv "$set/train/ant/00.png" "$set/train/ant/zz.png"
+fails 65 "$work/cut" --resume
+complains "is not what the run in"
+
+[ "$failures" -eq 0 ] || exit 1
+echo "all passed"
