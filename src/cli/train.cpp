@@ -74,7 +74,8 @@ TrainOptions resolve(const Flags& flags) {
     setting->set(options.config, option->results().back());
     options.given.push_back(setting->name);
   }
-  train::check(options.config);
+  // What a resumed run is asked for is checked with the rest of its settings, once they are read.
+  if (!options.resume) train::check(options.config);
   return options;
 }
 

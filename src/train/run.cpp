@@ -267,7 +267,8 @@ class Session {
 }  // namespace
 
 RunResult run(const RunRequest& request, Observer& observer) {
-  check(request.config);
+  // What a resumed run is asked for is a part of its settings; it is checked together with the rest of them.
+  if (!holds_run(request.folder, request.resume)) check(request.config);
   return Session(request, observer).run();
 }
 

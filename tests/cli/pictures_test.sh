@@ -21,7 +21,7 @@ train() {
   expected=$1
   folder=$2
   shift 2
-  run "$expected" train --out "$folder" --data "folder:$set" --model resnet-small --image-size 16 --minibatch 8 \
+  run "$expected" train --out "$folder" --data "folder:$set" --model "${model:-resnet-small}" --image-size 16 --minibatch 8 \
     --steps 6 --eval-every 3 --log-every 1 --threads 1 "$@"
 }
 
@@ -30,7 +30,7 @@ fails() {
   expected=$1
   folder=$2
   shift 2
-  "$renorm" train --out "$folder" --data "folder:$set" --model resnet-small --image-size 16 --minibatch 8 \
+  "$renorm" train --out "$folder" --data "folder:$set" --model "${model:-resnet-small}" --image-size 16 --minibatch 8 \
     --steps 6 --eval-every 3 --log-every 1 --threads 1 "$@" >"$work/out" 2>"$work/err"
   code=$?
   [ "$code" -eq "$expected" ] || fail "renorm train $*: exit code $code instead of $expected"
@@ -81,7 +81,7 @@ complains "$work/nothing"
 echo "no tensors" >"$work/text"
 fails 65 "$work/init3" --init "$work/text"
 complains "$work/text"
-fails 65 "$work/init4" --init "$work/run/checkpoints/last/model.safetensors" --model convnet:8/2
+model=convnet:8/2 fails 65 "$work/init4" --init "$work/run/checkpoints/last/model.safetensors"
 complains "model.safetensors"
 
 # What belongs to folders of images has no effect elsewhere.
@@ -93,11 +93,11 @@ complains "$work/nowhere"
 
 # A bad image ends the run, or is skipped and counted.
 printf 'no picture' >"$set/train/bee/03.png"
-fails 65 "$work/bad" --epochs 2 --steps 0
+fails 65 "$work/bad"
 complains "bee/03.png"
-train 0 "$work/skip" --on-bad-image skip --epochs 2 --steps 0
+train 0 "$work/skip" --on-bad-image skip
 [ "$(skipped "$work/skip")" -ge 1 ] || fail "the bad image was not counted"
-train 0 "$work/skip_loaders" --on-bad-image skip --epochs 2 --steps 0 --loader-threads 3
+train 0 "$work/skip_loaders" --on-bad-image skip --loader-threads 3
 same "$work/skip" "$work/skip_loaders"
 
 # A run goes on only with the images it began with.
