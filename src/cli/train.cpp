@@ -20,6 +20,7 @@ constexpr const char* kExamples = R"(Examples:
   renorm train --out runs/iid --steps 2000 --workers 4 --minibatch 32
   renorm train --out runs/pairs --sampler labels:16x2 --norm batchnorm \
       --config base.toml
+  renorm train --out runs/photos --data folder:photos --model resnet18 --epochs 30
 
 Settings come from the defaults, then from --config, then from flags. A switch that a config file turns on
 is turned off by --NAME=false. Stopped by SIGTERM or Ctrl-C, a run saves itself; --resume goes on exactly.

@@ -80,6 +80,14 @@ ReadyModel decode_safetensors(const std::string& bytes, const std::string& file)
   return ready;
 }
 
+// A program computes in the order of its input. The model need not be one that this version knows.
+torch::MemoryFormat faster_format(const std::string& model) {
+  for (const models::ModelKind& kind : models::model_kinds()) {
+    if (kind.name == split_spec(model).first) return kind.memory_format;
+  }
+  return torch::MemoryFormat::Contiguous;
+}
+
 // An archive may hold any program.
 torch::Tensor run_script(torch::jit::Module& script, const torch::Tensor& images, int64_t classes,
                          const std::string& file) {
@@ -106,8 +114,9 @@ ReadyModel decode_torchscript(const std::string& bytes, const std::string& file)
   ready.card = card_from(archive.extra, file);
   for (const torch::Tensor& parameter : archive.module.parameters()) ready.parameters += parameter.numel();
   const auto classes = static_cast<int64_t>(ready.card.classes.size());
-  ready.logits = [script = archive.module, classes, file](const torch::Tensor& images) mutable {
-    return run_script(script, images, classes, file);
+  ready.logits = [script = archive.module, classes, file,
+                  format = faster_format(ready.card.model)](const torch::Tensor& images) mutable {
+    return run_script(script, images.contiguous(format), classes, file);
   };
   return ready;
 }

@@ -221,6 +221,7 @@ void add_model_and_length(std::vector<Setting>& table) {
            clip));
   table.push_back(text("init", "Model", &C::init,
                        "start from the weights in this safetensors file: torchvision's or renorm's"));
+  table.back().placeholder = "FILE";
   table.push_back(choice("dtype", "Model", &C::dtype, {"float", "bf16"},
                          "of the activations: float or bf16; parameters and averages stay float"));
   table.push_back(choice("memory-format", "Model", &C::memory_format, {"auto", "nchw", "channels-last"},

@@ -31,7 +31,7 @@ flags() {
 start=$(date +%s%N)
 quietly 0 --help
 printf 'renorm --help took %d ms\n' $((($(date +%s%N) - start) / 1000000))
-for command in reproduce report train eval data models "bench layer" "bench step" doctor; do prints "$command"; done
+for command in reproduce report train eval export predict data models "bench layer" "bench step" doctor; do prints "$command"; done
 flags --version
 quietly 0 --version
 prints "renorm $version"
@@ -40,7 +40,8 @@ prints SIMD
 
 quietly 0 train --help
 flags --out --resume --config --quiet \
-  --data --sampler --split-pairs --deal --workers --minibatch --microbatch --chunk \
+  --data --sampler --split-pairs --deal --val-fraction --image-size --crop-area --flip --jitter --on-bad-image \
+  --loader-threads --init --dtype --memory-format --workers --minibatch --microbatch --chunk \
   --model --norm --norm-scale --norm-eps --norm-momentum --clip --steps --epochs \
   --optimizer --lr --lr-schedule --lr-final --warmup --momentum --alpha --beta1 --beta2 --optimizer-eps \
   --weight-decay --label-smoothing --clip-gradient --ema-decay \
@@ -50,6 +51,12 @@ prints "Examples:"
 quietly 0 eval --help
 flags --checkpoint --split --data --per-class --threads --json --batch-statistics --sampler --seed
 prints "Usage: renorm eval DIR"
+quietly 0 export --help
+flags --to --fold --checkpoint --raw --force
+prints "Usage: renorm export DIR"
+quietly 0 predict --help
+flags --top --json --threads --checkpoint --raw
+prints "Usage: renorm predict FILE IMAGE..."
 quietly 0 data --help
 flags --check --preview --preview-classes --preview-images --val-fraction --image-size --threads
 prints "Usage: renorm data SPEC"
@@ -63,7 +70,7 @@ flags
 quietly 0 bench layer --help
 flags --quick --fresh-memory --threads --shapes --json
 quietly 0 bench step --help
-flags --model --data --minibatch --workers --threads --steps --json
+flags --model --data --memory-format --minibatch --workers --threads --steps --json
 quietly 0 reproduce --help
 flags --quick --full --seeds --steps --arms --jobs --out --data --model --json
 quietly 0 report --help
@@ -72,7 +79,7 @@ quietly 0 doctor --help
 flags --json
 
 quietly 2
-complains "needs a command: reproduce, report, train, eval, data, models, bench, doctor"
+complains "needs a command: reproduce, report, train, eval, export, predict, data, models, bench, doctor"
 quietly 2 bench
 complains "needs a command: layer, step"
 quietly 2 bnch
@@ -95,8 +102,10 @@ quietly 2 train --out "$work/run" --epoch 3
 complains "did you mean '--epochs'?"
 quietly 2 train --out "$work/run" --batch-size 32
 complains "here it is called '--minibatch'"
-quietly 2 bench step --steps 0
+quietly 2 bench step --steps -1
 complains "--steps must be"
+quietly 2 bench step --memory-format nhwc
+complains "--memory-format does not know 'nhwc'"
 quietly 2 bench step --threads 0
 complains "--threads must be"
 quietly 2 bench step --steps three

@@ -103,7 +103,7 @@ void run_export(const ExportOptions& options) {
   progress.show("exporting");
   const train::ModelFormat format = train::model_format(options.to);
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
-  run.model->computation.dtype = torch::kFloat;
+  run.model->computation = {torch::kFloat, models::model_kind(run.state.config.model).memory_format};
   std::optional<train::WeightAverage::Applied> applied;
   if (run.average != nullptr && !options.raw) applied.emplace(*run.average);
   const train::ModelCard card =
