@@ -44,7 +44,8 @@ Spec spec_of(const std::string& text) {
 
 // The entry of a name whose spec, if there is one, makes sense.
 const Entry& checked_entry(const std::string& text) {
-  const Entry& entry = find_entry(text.substr(0, text.find(':')));
+  const std::string name = text.substr(0, text.find(':'));
+  const Entry& entry = find_entry(name);
   const Spec spec = spec_of(text);
   if (!spec) return entry;
   if (entry.check_spec == nullptr) {

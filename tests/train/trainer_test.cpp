@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <cmath>
 #include <limits>
 
 #include "base/errors.h"
@@ -172,6 +173,31 @@ TEST(Trainer, ComputesInBfloat16WithFloatParametersAndAverages) {
     if (!named.tensor.is_floating_point()) continue;
     EXPECT_EQ(named.tensor.scalar_type(), torch::kFloat) << named.name;
   }
+}
+
+// The auxiliary classifier sees a gradient only if its loss is part of the step's; the loss that is told is
+// that of the main one.
+TEST(Trainer, LearnsFromTheAuxiliaryHeadToo) {
+  data::Dataset dataset = tiny_dataset();
+  dataset.description.channels = 3;
+  dataset.description.height = dataset.description.width = 299;
+  torch::manual_seed(1);
+  dataset.train = std::make_shared<TinySplit>(torch::randn({2, 3, 299, 299}), std::vector<int64_t>{0, 1});
+  Config config = tiny_config();
+  config.model = "inception-v3:aux";
+  config.workers = 1;
+  config.minibatch = config.microbatch = 2;
+  Trainer trainer(resolved(config, 2), dataset);
+  const auto head = [&] {
+    for (const NamedTensor& named : named_parameters(trainer.model())) {
+      if (named.name == "AuxLogits.fc.weight") return named.tensor.detach().clone();
+    }
+    return torch::Tensor();
+  };
+  const torch::Tensor before = head();
+  ASSERT_TRUE(before.defined());
+  EXPECT_NEAR(trainer.step().loss, std::log(4.0), 0.5);
+  EXPECT_FALSE(torch::equal(head(), before));
 }
 
 TEST(Trainer, GivesTheSameInBothMemoryFormats) {
