@@ -141,6 +141,16 @@ std::vector<std::pair<std::string, std::string>> parse_options(const std::string
 
 std::string shortest(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
+std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  const size_t first = number < 0 ? 1 : 0;
+  for (size_t place = digits.size(); place > first + 3;) {
+    place -= 3;
+    digits.insert(place, ",");
+  }
+  return digits;
+}
+
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || std::strchr("/._-+,:=@%", c) != nullptr;

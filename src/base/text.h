@@ -28,6 +28,9 @@ std::vector<std::pair<std::string, std::string>> parse_options(const std::string
 // The shortest decimal text that reads back as the same double: 0.1, 1e-08, inf.
 std::string shortest(double value);
 
+// 1234567 -> "1,234,567"
+std::string grouped(int64_t number);
+
 // A word as a shell reads it: in quotes if it needs them.
 std::string shell_quoted(const std::string& word);
 

@@ -46,7 +46,8 @@ Command add_bench_step(CLI::App& bench) {
   app->add_option(
          "--data", options->data,
          "data, as in 'renorm train', or random: images of random bytes in the size that the model is "
-         "made for [strokes; random for resnet18, resnet50 and inception-v3]")
+         "made for [strokes; random for resnet18, resnet50 and inception-v3]; pictures of a folder are "
+         "loaded ahead while others are timed")
       ->type_name("SPEC");
   app->add_option("--memory-format", options->memory_format, "nchw, channels-last or both")
       ->type_name("NAME")

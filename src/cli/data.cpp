@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/errors.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/help.h"
@@ -49,6 +50,7 @@ Command add_data(CLI::App& program) {
             if (options->spec.empty()) {
               throw UsageError("'renorm data' needs a SPEC, for example strokes or cifar10:DIR");
             }
+            check_threads(options->threads);
             core().data(*options);
           }};
 }

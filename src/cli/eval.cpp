@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/core.h"
@@ -41,6 +42,13 @@ void run(const EvalOptions& options) {
   if (!options.sampler.empty() && !options.batch_statistics) {
     throw UsageError("--sampler draws minibatches for --batch-statistics; give both or neither");
   }
+  check_threads(options.threads);
+  if (options.val_fraction != 0.0 && split_spec(options.data).first != "folder") {
+    throw UsageError("--val-fraction is for --data folder:DIR");
+  }
+  if (!(options.val_fraction >= 0.0 && options.val_fraction < 1.0)) {
+    throw UsageError("--val-fraction must be a number from 0 to below 1");
+  }
   core().eval(options);
 }
 
@@ -56,6 +64,9 @@ Command add_eval(CLI::App& program) {
   app->add_option("--split", options->split, "test or train")->type_name("SPLIT")->capture_default_str();
   app->add_option("--data", options->data, "other data with the same classes and size; without it, the run's")
       ->type_name("SPEC");
+  app->add_option("--val-fraction", options->val_fraction,
+                  "of --data folder:DIR without a folder val: the share that is the test split")
+      ->type_name("X");
   app->add_flag("--per-class", options->per_class, "also the accuracy of each class");
   app->add_option("--threads", options->threads, "threads; 0: as many as the run had")->type_name("N");
   app->add_option("--json", options->json, "also write the figures to this file; - prints them instead")

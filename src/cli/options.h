@@ -40,6 +40,7 @@ struct EvalOptions {
   std::string checkpoint = "last";  // last, best, step-N
   std::string split = "test";       // train, test
   std::string data;                 // another data spec with the same classes; "" = the run's
+  double val_fraction = 0.0;        // of that data, if it is a folder
   bool batch_statistics = false;
   std::string sampler;  // with batch_statistics; "" = iid minibatches of the run's size
   uint64_t seed = 1;

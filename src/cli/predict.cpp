@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/errors.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/help.h"
@@ -29,9 +30,7 @@ void run(const PredictOptions& options) {
     throw UsageError("'renorm predict' needs IMAGE..., one JPEG or PNG file or more");
   }
   if (options.top < 1) throw UsageError(fmt::format("--top must be at least 1, got {}", options.top));
-  if (options.threads < 0) {
-    throw UsageError(fmt::format("--threads must be at least 0, got {}", options.threads));
-  }
+  check_threads(options.threads);
   core().predict(options);
 }
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -79,7 +80,10 @@ class BatchStream::Loader {
 
 BatchStream::BatchStream(const Split& split, NextDraws next_draws)
     : split_(split), next_draws_(std::move(next_draws)) {
-  if (split.is_slow()) loader_ = std::make_unique<Loader>(split);
+  try {
+    if (split.is_slow()) loader_ = std::make_unique<Loader>(split);
+  } catch (const std::system_error&) {  // no thread to be had: loaded when asked for
+  }
 }
 
 BatchStream::~BatchStream() = default;

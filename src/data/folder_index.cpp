@@ -123,8 +123,8 @@ Layout layout_of(FolderTree* tree, double fraction) {
   }
   if (!layout.val && fraction == 0.0) {
     throw UsageError(
-        fmt::format("'{}': has no folders train and val; to split one folder of classes, say which "
-                    "fraction is for validation",
+        fmt::format("'{}': has no folder val beside a folder train; to split one folder of classes, say with "
+                    "--val-fraction how much is for validation",
                     dir));
   }
   return layout;

@@ -103,7 +103,10 @@ class Loading {
   const torch::Tensor& stored(const Target& target) const {
     const auto found = tensors_.find(target.source.name);
     if (found == tensors_.end()) {
-      refuse(target.source.name, "is missing; the file must hold the weights of the same model");
+      refuse(target.source.name,
+             ends_with(target.name, ".norm.weight")
+                 ? "is missing; a model whose norms have no weight is continued without --norm-scale"
+                 : "is missing; the file must hold the weights of the same model, and its norms not folded");
     }
     return found->second;
   }
@@ -147,10 +150,12 @@ class Loading {
     if (values.sizes() != shape) {
       refuse(name, fmt::format("has shape {}, expected {}", shape_text(values.sizes()), shape_text(shape)));
     }
-    if (!values.isfinite().all().item<bool>()) refuse(name, "has a value that is not finite");
+    // As the model will hold them: a double may become infinite or 0.
+    if (!values.to(torch::kFloat).isfinite().all().item<bool>())
+      refuse(name, "has a value that is not finite");
     if (ends_with(name, ".running_var") && values.lt(0).any().item<bool>())
       refuse(name, "has a value below 0");
-    if (ends_with(name, ".running_std") && values.le(0).any().item<bool>()) {
+    if (ends_with(name, ".running_std") && values.to(torch::kFloat).le(0).any().item<bool>()) {
       refuse(name, "has a value that is not above 0");
     }
   }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "base/text.h"
+
 namespace renorm::report {
 namespace {
 
@@ -22,16 +24,6 @@ std::string with_spread(const record::Measure& measure, const Format& format) {
 }
 
 }  // namespace
-
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  const size_t first = number < 0 ? 1 : 0;
-  for (size_t place = digits.size(); place > first + 3;) {
-    place -= 3;
-    digits.insert(place, ",");
-  }
-  return digits;
-}
 
 std::string counted(size_t number, const std::string& noun) {
   return fmt::format("{} {}{}", grouped(static_cast<int64_t>(number)), noun, number == 1 ? "" : "s");

@@ -11,9 +11,6 @@ namespace renorm::report {
 
 constexpr const char* kNothing = "–";
 
-// 1300 -> "1,300".
-std::string grouped(int64_t number);
-
 // "1 arm", "3 arms".
 std::string counted(size_t number, const std::string& noun);
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "base/text.h"
 #include "report/encode.h"
 #include "report/numbers.h"
 #include "report/sections.h"

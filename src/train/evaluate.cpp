@@ -1,5 +1,6 @@
 #include "train/evaluate.h"
 
+#include <fmt/format.h>
 #include <renorm/nn/batch_renorm.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/utils.h>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/errors.h"
 #include "data/batch_stream.h"
 
 namespace renorm::train {
@@ -116,7 +118,11 @@ class Meter {
     while (const auto drawn = stream.next()) add(drawn->batch);
   }
 
+  // Throws DataError if there was nothing but images that could not be read.
   Evaluation result() const {
+    if (result_.images == 0 && result_.skipped > 0) {
+      throw DataError(fmt::format("none of the {} images to evaluate on can be read", result_.skipped));
+    }
     Evaluation result = result_;
     if (result.images > 0) result.loss = loss_sum_ / static_cast<double>(result.images);
     return result;

@@ -25,6 +25,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// What was asked for of settings that a run may change when it is continued.
+void take_over_free(const RunRequest& request, Config* config) {
+  for (const std::string& name : request.given) {
+    if (is_free_to_change(name)) find_setting(name).set(*config, find_setting(name).get(request.config));
+  }
+}
+
 // The settings of the run in the folder, with what was asked for now where that may change.
 Config continued_config(const RunRequest& request, const Config& then, int64_t training_images) {
   Config now = then;
@@ -38,9 +45,12 @@ Config continued_config(const RunRequest& request, const Config& then, int64_t t
   if (other.empty()) return now;
   const Setting& first = find_setting(other.front());
   throw UsageError(
-      fmt::format("the run in '{}' was started with --{} {}, not {}; leave it out to continue the run, or "
+      fmt::format("the run in '{}' was started {}, not {}; leave it out to continue the run, or "
                   "choose another --out",
-                  printable(request.folder), first.name, first.get(then), first.get(now)));
+                  printable(request.folder),
+                  first.get(then).empty() ? fmt::format("without --{}", first.name)
+                                          : fmt::format("with --{} {}", first.name, first.get(then)),
+                  first.get(now)));
 }
 
 // What a run needs while it goes on.
@@ -55,9 +65,10 @@ class Session {
     std::optional<Checkpoint> checkpoint;
     if (old) checkpoint = newest_checkpoint();
     if (old) {
-      open(checkpoint ? checkpoint->state.config : stored_config(), /*continues=*/true);
+      open(checkpoint ? checkpoint->state.config : stored_config(),
+           checkpoint ? checkpoint->state.data.fingerprint : "", /*continues=*/true);
     } else {
-      open(request.config, /*continues=*/false);
+      open(request.config, "", /*continues=*/false);
     }
     if (checkpoint) {
       restore(*checkpoint);
@@ -99,26 +110,31 @@ class Session {
     return config;
   }
 
-  void open(const Config& config, bool continues) {
+  // A `fingerprint` that is not empty must be that of the data.
+  void open(Config config, const std::string& fingerprint, bool continues) {
+    const Config before = config;
+    if (continues) take_over_free(request_, &config);
     data::OpenOptions options;
     options.threads = at::get_num_threads();
     options.progress = [this](int64_t done, int64_t total) { observer_.data_progress(done, total); };
     data::Dataset dataset = open_data(config, options);
+    check_fingerprint(dataset.description, fingerprint);
     const int64_t images = dataset.train->size();
-    const Config whole = continues ? continued_config(request_, config, images) : resolved(config, images);
+    const Config whole = continues ? continued_config(request_, before, images) : resolved(config, images);
     at::set_num_threads(whole.threads);
     trainer_ = std::make_unique<Trainer>(whole, std::move(dataset));
   }
 
+  void check_fingerprint(const data::Description& now, const std::string& then) const {
+    if (then.empty() || now.fingerprint == then) return;
+    throw DataError(
+        fmt::format("the data '{}' is not what the run in '{}' began with: images were added, removed or "
+                    "renamed; bring it back, or start anew in another --out",
+                    printable(now.spec), printable(paths_.folder)));
+  }
+
   void restore(const Checkpoint& checkpoint) {
     state_ = checkpoint.state;
-    const data::Description& now = trainer_->dataset().description;
-    if (now.fingerprint != state_.data.fingerprint) {
-      throw DataError(
-          fmt::format("the data '{}' is not what the run in '{}' began with: images were added, removed or "
-                      "renamed; bring it back, or start anew in another --out",
-                      printable(now.spec), printable(paths_.folder)));
-    }
     trainer_->restore(checkpoint.tensors, state_.step, checkpoints_.path_of(state_.step));
   }
 

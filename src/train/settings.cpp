@@ -188,11 +188,15 @@ Config resolved(const Config& config, int64_t training_images) {
   return result;
 }
 
+bool is_free_to_change(const std::string& name) {
+  static const std::set<std::string> names = {"keep", "checkpoint-every", "loader-threads", "on-bad-image"};
+  return names.count(name) > 0;
+}
+
 std::vector<std::string> differing(const Config& then, const Config& now) {
-  static const std::set<std::string> free_to_change = {"keep", "checkpoint-every", "loader-threads"};
   std::vector<std::string> names;
   for (const Setting& setting : settings()) {
-    if (free_to_change.count(setting.name) > 0) continue;
+    if (is_free_to_change(setting.name)) continue;
     if (setting.get(then) != setting.get(now)) names.push_back(setting.name);
   }
   return names;

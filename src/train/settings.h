@@ -46,10 +46,12 @@ std::vector<std::string> read_toml(const std::string& text, const std::string& f
 // All settings, under their groups as comments, readable by read_toml to the same config.
 std::string to_toml(const Config& config);
 
-// The names of settings that differ and that a run cannot change when it is continued, for two resolved
-// configs. Only `keep`, `checkpoint-every` and `loader-threads` may differ. All others change the weights
-// (steps stretches the schedules of learning rate and clip, threads the order of sums) or what metrics.jsonl
-// and the best checkpoint mean.
+// Settings that a run may change when it is continued: `keep`, `checkpoint-every`, `loader-threads` and,
+// because until a bad image is met it changes nothing, `on-bad-image`. All others change the weights (steps
+// stretches the schedules of learning rate and clip, threads the order of sums) or what metrics.jsonl and the
+// best checkpoint mean.
+bool is_free_to_change(const std::string& name);
+// The names of the other settings that differ, for two resolved configs.
 std::vector<std::string> differing(const Config& then, const Config& now);
 
 }  // namespace renorm::train

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
@@ -92,6 +93,8 @@ void Trainer::start_stream() {
 std::vector<data::Draw> Trainer::next_draws() {
   if (drawn_ == examples_.size()) {
     if (!examples_.empty()) ++drawn_step_;
+    // Nothing is loaded ahead of the last step.
+    if (drawn_step_ >= config_.steps && drawn_step_ > steps_done_) return {};
     examples_ = sampler_.step(drawn_step_);
     drawn_ = 0;
   }
@@ -106,7 +109,12 @@ std::vector<data::Draw> Trainer::next_draws() {
 
 int64_t Trainer::run_pass(StepResult* result) {
   Stopwatch watch;
-  const auto [draws, batch] = *stream_->next();
+  std::optional<data::DrawnBatch> drawn = stream_->next();
+  if (!drawn) {  // a step beyond the end of the run
+    start_stream();
+    drawn = stream_->next();
+  }
+  const auto& [draws, batch] = *drawn;
   check_images(batch.images, draws, steps_done_ + 1);
   result->skipped_images += batch.skipped;
   result->times.load += watch.lap();

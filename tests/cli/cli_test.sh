@@ -49,7 +49,7 @@ flags --out --resume --config --quiet \
 for code in 2 65 66 70 73 74 75; do prints " $code "; done
 prints "Examples:"
 quietly 0 eval --help
-flags --checkpoint --split --data --per-class --threads --json --batch-statistics --sampler --seed
+flags --checkpoint --split --data --val-fraction --per-class --threads --json --batch-statistics --sampler --seed
 prints "Usage: renorm eval DIR"
 quietly 0 export --help
 flags --to --fold --checkpoint --raw --force

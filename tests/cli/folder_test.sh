@@ -32,7 +32,7 @@ echo notes >"$good/train/bee/notes.txt"
 
 checks 0 "folder:$good"
 for text in "data set   folder:$good" "classes    2: ant, bee" "training   7 images, 3 to 4 a class" \
-  "test       4 images, 2 a class" "others     1 passed over" "224 x 224 pixels" \
+  "test       4 images, 2 a class" "others     1 passed over" "in the size that the model is made for" \
   "mean       0.4850, 0.4560, 0.4060" "std        0.2290, 0.2240, 0.2250"; do
   prints "$text"
 done
@@ -59,7 +59,7 @@ complains "--image-size must be"
 run 2 data "folder:$good" --val-fraction 0.1
 complains "has a folder val"
 run 2 data "folder:$good/train"
-complains "has no folders train and val"
+complains "has no folder val"
 for fraction in 1 -0.1 nan much; do
   run 2 data "folder:$good/train" --val-fraction $fraction
 done

@@ -100,6 +100,30 @@ train 0 "$work/skip" --on-bad-image skip
 train 0 "$work/skip_loaders" --on-bad-image skip --loader-threads 3
 same "$work/skip" "$work/skip_loaders"
 
+# What a bad image stopped goes on with --on-bad-image skip.
+fails 65 "$work/stopped" --checkpoint-every 1 --seed 3
+run 0 train --out "$work/stopped" --resume --on-bad-image skip --loader-threads 2
+[ "$(skipped "$work/stopped")" -ge 1 ] || fail "the bad image was not counted after --resume"
+
+# Evaluation elsewhere goes by the names of the classes.
+for class in ant bee cow; do python3 "$here/make_pictures.py" pictures "$work/cows/$class" 4; done
+run 2 eval "$work/run" --data "folder:$work/cows" --val-fraction 0.5
+complains "calls class 2 'cow'"
+mv "$work/cows/cow" "$work/cows/cat"
+run 0 eval "$work/run" --data "folder:$work/cows" --val-fraction 0.5
+run 2 eval "$work/run" --data strokes --val-fraction 0.5
+run 2 eval "$work/run" --threads -3
+for class in ant bee cat; do
+  cp -r "$set/val/$class" "$work/val.$class"
+  for file in "$set/val/$class"/*; do echo text >"$file"; done
+done
+fails 65 "$work/blind" --on-bad-image skip
+complains "none of the 9 images to evaluate on can be read"
+for class in ant bee cat; do
+  rm -r "$set/val/$class"
+  mv "$work/val.$class" "$set/val/$class"
+done
+
 # A run goes on only with the images it began with.
 rm -r "$work/cut/checkpoints/step-000000006"
 mv "$set/train/ant/00.png" "$set/train/ant/zz.png"

@@ -101,7 +101,7 @@ TEST_F(OpenFolder, NamesAreBytesOfAnyKind) {
 }
 
 TEST_F(OpenFolder, WhatIsNotThereIsNamed) {
-  expect_refused<UsageError>({"'" + folder.path() + "': has no folders train and val"});
+  expect_refused<UsageError>({"'" + folder.path() + "': has no folder val"});
   expect_refused<DataError>({"'" + folder.path() + "': holds no folders of images"}, 0.5);
   fs::create_directories(folder.file("val/cat"));
   expect_refused<DataError>({"'" + folder.path() + "': has a folder val but no train"});

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/text.h"
 #include "report/numbers.h"
 
 namespace renorm::report {

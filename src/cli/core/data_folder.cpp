@@ -41,8 +41,9 @@ void print_description(const DataOptions& options, const data::FolderIndex& inde
                                      "lead nowhere or back",
                                      grouped(index.others)));
   }
-  print_line("images", fmt::format("of any size, shown to the net as {0} x {0} pixels, {1} channels",
-                                   about.width, about.channels));
+  print_line("images", options.image_size > 0
+                           ? fmt::format("of any size, shown to the net as {0} x {0} pixels", about.width)
+                           : "of any size, shown to the net in the size that the model is made for");
   print_line("mean", fmt::format("{} of ImageNet, 1 = a full byte", numbers_text(about.mean)));
   print_line("std", numbers_text(about.std));
 }

@@ -18,14 +18,6 @@ constexpr size_t kFewNames = 5;
 
 void print_line(const char* label, const std::string& text) { fmt::print("{:<10} {}\n", label, text); }
 
-std::string grouped(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (int64_t i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3) {
-    digits.insert(static_cast<size_t>(i), 1, ',');
-  }
-  return digits;
-}
-
 std::string names_text(const std::vector<std::string>& names) {
   const bool all = names.size() <= kAllNamesShown;
   std::vector<std::string> shown;

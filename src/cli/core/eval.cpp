@@ -65,13 +65,36 @@ void check_fits(const data::Description& other, const data::Description& own) {
                                shape(other), shape(own)));
 }
 
+// Folders call their classes as they like, and outputs go by number.
+void check_same_names(const data::Description& other, const data::Description& own) {
+  if (split_spec(other.spec).first != "folder" || split_spec(own.spec).first != "folder") return;
+  for (size_t i = 0; i < own.classes.size(); ++i) {
+    // state.json keeps no bytes that are not text; what replaces them says nothing.
+    const bool unknown = own.classes[i].find("\xef\xbf\xbd") != std::string::npos;
+    if (other.classes[i] == own.classes[i] || unknown) continue;
+    throw UsageError(
+        fmt::format("{} calls class {} '{}', and the run's model calls it '{}'; the folders must "
+                    "have the same names",
+                    printable(other.spec), i, printable(other.classes[i]), printable(own.classes[i])));
+  }
+}
+
 Examined examined(const train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
   const data::Description& own = run.state.data;
   train::Config config = run.state.config;
-  if (!options.data.empty()) config.data = options.data;
+  if (!options.data.empty()) {
+    config.data = options.data;
+    config.val_fraction = options.val_fraction;
+    config.image_size = own.height;
+  }
+  if (options.threads > 0) {
+    config.threads = options.threads;
+    config.loader_threads = 0;
+  }
   const data::Dataset other = train::open_data(config, open);
   const data::Description& about = other.description;
   check_fits(about, own);
+  check_same_names(about, own);
   if (about.mean == own.mean && about.std == own.std) {
     return {about.spec, about.classes, split_of(other, options)};
   }
@@ -111,8 +134,11 @@ std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options
 
 void print_scores(const train::OpenedRun& run, const Examined& data, const Scores& scores,
                   const EvalOptions& options) {
-  fmt::print("{}, step {}: {} images of the {} split of {}\n", printable(options.run), run.state.step,
-             scores.averaged.images, options.split, printable(data.spec));
+  fmt::print("{}, step {}: {} images of the {} split of {}{}\n", printable(options.run), run.state.step,
+             scores.averaged.images, options.split, printable(data.spec),
+             scores.averaged.skipped == 0
+                 ? ""
+                 : fmt::format("; {} more could not be read", scores.averaged.skipped));
   if (options.batch_statistics) {
     fmt::print("each minibatch ({}) normalised with its own statistics\n", sampler_text(run, options));
   }
@@ -157,6 +183,7 @@ std::string to_json(const train::OpenedRun& run, const Examined& data, const Sco
                      {"data", data.spec},
                      {"split", options.split},
                      {"images", scores.averaged.images},
+                     {"skipped_images", scores.averaged.skipped},
                      {"accuracy", scores.averaged.accuracy()},
                      {"loss", scores.averaged.loss},
                      {"raw_accuracy", scores.raw.accuracy()},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/text.h"
 #include "cli/core/commands.h"
 #include "models/blocks.h"
 #include "models/model.h"
@@ -49,15 +50,6 @@ struct Inspected {
   int64_t parameters = 0;
   int64_t multiply_adds = 0;
 };
-
-// 1234567 -> "1,234,567"
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto place = static_cast<int64_t>(text.size()) - 3; place > 0; place -= 3) {
-    text.insert(static_cast<size_t>(place), ",");
-  }
-  return text;
-}
 
 int64_t count_parameters(const torch::nn::Module& module) {
   int64_t count = 0;

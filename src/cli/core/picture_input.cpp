@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
-#include "base/files.h"
+#include "data/image_file.h"
 #include "data/image_transform.h"
 
 namespace renorm::cli {
@@ -13,7 +13,6 @@ namespace {
 
 using Input = train::ModelCard::Input;
 
-constexpr int64_t kLargestFile = int64_t{1} << 30;
 constexpr int64_t kColours = 3;
 
 // The middle of the picture in the model's own shape, which is not square.
@@ -55,7 +54,7 @@ PictureInput::PictureInput(const Input& input) : input_(input) {
 }
 
 void PictureInput::read(const std::string& file, float* out) const {
-  const data::Image image = shown_part(read_file(file, kLargestFile), file, input_);
+  const data::Image image = shown_part(data::read_image_file(file), file, input_);
   const int64_t area = image.width * image.height;
   const uint8_t* pixels = image.pixels.data();
   for (int64_t c = 0; c < input_.channels; ++c) {

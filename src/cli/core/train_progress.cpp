@@ -15,14 +15,6 @@ constexpr auto kBetweenUpdates = std::chrono::milliseconds(100);
 constexpr double kRecentSeconds = 3.0;
 constexpr double kWorthTelling = 5.0;  // percent of the time spent waiting for data
 
-// 1234567 -> "1,234,567"
-std::string grouped(int64_t value) {
-  std::string digits = fmt::format("{}", value);
-  for (auto i = static_cast<int64_t>(digits.size()) - 3; i > 0; i -= 3)
-    digits.insert(static_cast<size_t>(i), ",");
-  return digits;
-}
-
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100.0 * fraction); }
 
 std::string norm_text(const train::Config& config) {
