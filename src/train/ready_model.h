@@ -15,9 +15,8 @@ Blueprint blueprint_of(const ModelCard& card);
 ModelCard card_of(const OpenedRun& run, const std::string& weights, bool folded, const std::string& version);
 
 // The bytes of a file with the model and its card.
-// - Safetensors: the tensors of `model` under their names, the card as metadata "renorm". If the card says
-// so,
-//   folded first.
+// - Safetensors: the tensors of `model` under their names, folded first if the card says so; the card as
+//   metadata "renorm".
 // - TorchScript: the net with plain norms or folded (portable_model.h), the card as extra file renorm.json.
 std::string encode_model(const models::Classifier& model, const ModelCard& card, ModelFormat format);
 

@@ -43,9 +43,14 @@ StepRecord make_step(RandomStream& stream, int layers) {
 }
 
 EvaluationRecord make_evaluation(RandomStream& stream) {
-  return {
-      stream.below(1000000),        draw(stream), "test", stream.below(1000000), {draw(stream), draw(stream)},
-      {draw(stream), draw(stream)}, draw(stream)};
+  return {stream.below(1000000),
+          draw(stream),
+          "test",
+          stream.below(1000000),
+          {draw(stream), draw(stream)},
+          {draw(stream), draw(stream)},
+          draw(stream),
+          stream.below(100)};
 }
 
 void expect_same(const Summary& a, const Summary& b) {
@@ -111,19 +116,25 @@ TEST(Metrics, ReadBackToTheSameBits) {
 }
 
 TEST(Metrics, KeysAreThoseThatAreDocumented) {
-  const json step =
-      json::parse(to_json_line(StepRecord{1, 0.5, 2.0, 50.0, 0.1, 3.0, 1.0, 0.0, 0, 0, 0, 9.0, {{}}}));
+  const json step = json::parse(
+      to_json_line(StepRecord{1, 0.5, 2.0, 50.0, 0.1, 3.0, 1.0, 0.0, 0, 0, 0, 9.0, 2.5, 7, {{}}}));
   EXPECT_EQ(step["kind"], "step");
   for (const char* key : {"step", "epoch", "loss", "accuracy", "learning_rate", "gradient_norm", "r_max",
                           "d_max", "r_clipped_above", "r_clipped_below", "d_clipped", "images_per_second"}) {
     EXPECT_TRUE(step.contains(key) && step[key].is_number()) << key;
   }
   EXPECT_EQ(step["loss"], 2.0);
+  EXPECT_EQ(step["data_wait_percent"], 2.5);
+  EXPECT_EQ(step["skipped_images"], 7);
+  // Data in memory is not waited for, and none of it is bad.
+  const json in_memory = json::parse(to_json_line(StepRecord()));
+  EXPECT_FALSE(in_memory.contains("data_wait_percent") || in_memory.contains("skipped_images"));
   EXPECT_EQ(step["layers"][0].size(), 6u);
   EXPECT_EQ(step["layers"][0]["r"].size(), 4u);
-  const json evaluation = json::parse(to_json_line(EvaluationRecord{5, 1.5, "test", 9, {1, 2}, {3, 4}, 6}));
+  const json evaluation =
+      json::parse(to_json_line(EvaluationRecord{5, 1.5, "test", 9, {1, 2}, {3, 4}, 6, 8}));
   EXPECT_EQ(evaluation, json::parse(R"({"kind": "evaluation", "step": 5, "epoch": 1.5, "split": "test",
-      "images": 9, "accuracy": 1.0, "loss": 2.0, "raw_accuracy": 3.0, "raw_loss": 4.0, "seconds": 6.0})"));
+      "images": 9, "accuracy": 1.0, "loss": 2.0, "raw_accuracy": 3.0, "raw_loss": 4.0, "seconds": 6.0, "skipped_images": 8})"));
   EXPECT_EQ(to_json_line(EvaluationRecord{}).find("{\"kind\":\"evaluation\",\"step\":0"), 0u);
 }
 
@@ -218,7 +229,7 @@ TEST(Metrics, RefusesBadRecordsByFileAndLine) {
 }
 
 TEST(Metrics, SummaryHasAColumnAField) {
-  EvaluationRecord evaluation{500, 2.5, "test", 4000, {71.25, 1.5}, {70.0, 1.75}, 3.5};
+  EvaluationRecord evaluation{500, 2.5, "test", 4000, {71.25, 1.5}, {70.0, 1.75}, 3.5, {}};
   StepRecord step;
   step.loss = 1.25;
   step.accuracy = 65.5;
