@@ -31,6 +31,11 @@ void run(const BenchStepOptions& options) {
     throw UsageError(fmt::format("--memory-format does not know '{}'{}", printable(options.memory_format),
                                  name_hint(options.memory_format, formats)));
   }
+  const std::vector<std::string> norms(std::begin(kStepNorms), std::end(kStepNorms));
+  for (const std::string& norm : options.norms) {
+    if (std::find(norms.begin(), norms.end(), norm) != norms.end()) continue;
+    throw UsageError(fmt::format("--norms does not know '{}'{}", printable(norm), name_hint(norm, norms)));
+  }
   core().bench_step(options);
 }
 
@@ -52,6 +57,10 @@ Command add_bench_step(CLI::App& bench) {
   app->add_option("--memory-format", options->memory_format, "nchw, channels-last or both")
       ->type_name("NAME")
       ->capture_default_str();
+  app->add_option("--norms", options->norms,
+                  "comma-separated: renorm, batchnorm, tensor-ops; native always takes part [all]")
+      ->type_name("NAMES")
+      ->delimiter(',');
   app->add_option("--minibatch", options->minibatch, "images that are normalised together")
       ->type_name("N")
       ->capture_default_str();

@@ -16,10 +16,14 @@ struct BenchLayerOptions {
   std::string json;
 };
 
+// What `renorm bench step` can compare, in the order of its table.
+constexpr const char* kStepNorms[] = {"renorm", "native", "batchnorm", "tensor-ops"};
+
 struct BenchStepOptions {
   std::string model = "inception-small";
   std::string data;                    // "": strokes, or random images for nets that are made for large ones
   std::string memory_format = "both";  // nchw, channels-last, both
+  std::vector<std::string> norms;      // of kStepNorms; empty: all. native always takes part
   int64_t minibatch = 32;
   int64_t workers = 1;
   int threads = 1;

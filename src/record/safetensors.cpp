@@ -156,8 +156,9 @@ int64_t header_length(const std::string& bytes, const std::string& file) {
   }
   const uint64_t length = read_length(bytes);
   if (length > static_cast<uint64_t>(kLongestHeader)) {
-    throw DataError(fmt::format("{}: the header says that it has {} bytes, more than the 100 MB allowed",
-                                printable(file), length));
+    throw DataError(fmt::format(
+        "{}: the header says that it has {} bytes, more than the 100 MB allowed: this is no safetensors file",
+        printable(file), length));
   }
   if (static_cast<int64_t>(length) > size - kLengthBytes) {
     throw DataError(

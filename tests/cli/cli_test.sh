@@ -15,8 +15,6 @@ quietly() {
 }
 
 # prints TEXT / complains TEXT: the latest run wrote TEXT to standard output / standard error.
-prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
-complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
 # flags FLAG...: the latest help text lists each of them and no other.
 flags() {

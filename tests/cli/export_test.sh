@@ -6,8 +6,6 @@ renorm=$1
 . "$(dirname "$0")/lib.sh"
 export RENORM_CACHE="$work/cache"
 
-prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
-complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
 # predict CODE ARGUMENT...: as run, but what was predicted before an error stays on standard output.
 predict() {

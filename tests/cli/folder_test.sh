@@ -8,8 +8,6 @@ here=$(dirname "$0")
 RENORM_CACHE=$work/cache
 export RENORM_CACHE
 
-prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
-complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
 # checks CODE ARGUMENT...: as run, but what is found wrong is listed on standard output before the error.
 checks() {

@@ -23,3 +23,10 @@ run() {
     [ "$(wc -l <"$work/err")" -eq 1 ] || fail "renorm $*: the error is not one line"
   fi
 }
+
+# prints TEXT, complains TEXT: what the last command wrote has this in it.
+prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
+complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
+
+# state FOLDER: a sum over all of its files.
+state() { (cd "$1" && find . -type f -exec sha256sum {} + | sort | sha256sum); }

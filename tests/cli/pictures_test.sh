@@ -13,8 +13,6 @@ for class in ant bee cat; do
   python3 "$here/make_pictures.py" pictures "$set/val/$class" 3
 done
 
-prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
-complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
 # train CODE DIR ARGUMENT...
 train() {

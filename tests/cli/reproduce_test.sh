@@ -16,9 +16,6 @@ reproduce() {
 }
 small="--arms iid-batchnorm,blocks-batchnorm"
 
-prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
-complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
-state() { (cd "$1" && find . -type f -exec sha256sum {} + | sort | sha256sum); }
 
 # wait_for COMMAND...: until it succeeds, for two minutes at most.
 wait_for() {

@@ -18,8 +18,6 @@ train() {
     --norm-momentum 0.2 --log-every 1 --eval-every 10 --threads 1 "$@"
 }
 
-prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
-complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 
 # same ONE OTHER: the last checkpoints of two runs have the same bytes of weights, averages and optimiser.
 same() {
@@ -30,7 +28,6 @@ same() {
 }
 
 # state DIR: a sum over all files, to see that nothing was changed.
-state() { (cd "$1" && find . -type f -exec sha256sum {} + | sort | sha256sum); }
 
 # The run, seen by something that is no terminal.
 train 0 "$work/run"

@@ -10,6 +10,7 @@
 #include "cli/core/bench/machine.h"
 #include "cli/core/bench/step_contest.h"
 #include "cli/core/commands.h"
+#include "cli/core/tensor_memory.h"
 #include "cli/progress.h"
 
 namespace renorm::cli {
@@ -59,9 +60,13 @@ Json to_json(const Contestant& contestant, const Contestant& native) {
                 {"other_ms", median_ms(contestant, [](Times t) { return t.other; })},
                 {"overhead_percent", overhead_percent(contestant)},
                 {"over_native", ratio_of(step_seconds(contestant), step_seconds(native))},
-                {"step_ms_each", Json::array()}};
+                {"cpu_ms", 1e3 * median(contestant.cpu_seconds)},
+                {"over_native_cpu", ratio_of(contestant.cpu_seconds, native.cpu_seconds)}};
   for (const double seconds : step_seconds(contestant)) entry["step_ms_each"].push_back(1e3 * seconds);
-  entry["peak_memory_mb"] = contestant.peak_memory < 0.0 ? Json() : Json(contestant.peak_memory / kMegabyte);
+  for (const double seconds : contestant.cpu_seconds) entry["cpu_ms_each"].push_back(1e3 * seconds);
+  const auto megabytes = [](double bytes) { return bytes < 0.0 ? Json() : Json(bytes / kMegabyte); };
+  entry["peak_tensors_mb"] = megabytes(contestant.peak_memory.tensors);
+  entry["peak_memory_mb"] = megabytes(contestant.peak_memory.resident);
   return entry;
 }
 
@@ -105,14 +110,17 @@ Json to_json(const StepContest& contest) {
 }
 
 void print_layout(const std::string& layout, const Json& results) {
-  fmt::print("\n{:<14}{:>9}{:>10}{:>10}{:>10}{:>8}{:>8}{:>10}{:>11}\n", layout, "step ms", "forward",
-             "backward", "optimizer", "load", "other", "x native", "memory MB");
+  fmt::print("\n{:<14}{:>9}{:>9}{:>9}{:>10}{:>7}{:>7}{:>9}{:>7}{:>12}{:>13}\n", layout, "step ms", "forward",
+             "backward", "optimizer", "load", "other", "x native", "x CPU", "tensors MB", "resident MB");
   for (const auto& [norm, entry] : results["norms"].items()) {
     const auto number = [&entry = entry](const char* key) { return entry[key].get<double>(); };
-    fmt::print("{:<14}{:>9.1f}{:>10.1f}{:>10.1f}{:>10.2f}{:>8.2f}{:>8.2f}{:>10.3f}{:>11}\n", norm,
+    const auto megabytes = [&number, &entry = entry](const char* key) {
+      return entry[key].is_null() ? "-" : fmt::format("{:.1f}", number(key));
+    };
+    fmt::print("{:<14}{:>9.1f}{:>9.1f}{:>9.1f}{:>10.2f}{:>7.2f}{:>7.2f}{:>9.3f}{:>7.3f}{:>12}{:>13}\n", norm,
                number("step_ms"), number("forward_ms"), number("backward_ms"), number("optimizer_ms"),
-               number("load_ms"), number("other_ms"), number("over_native"),
-               entry["peak_memory_mb"].is_null() ? "-" : fmt::format("{:.1f}", number("peak_memory_mb")));
+               number("load_ms"), number("other_ms"), number("over_native"), number("over_native_cpu"),
+               megabytes("peak_tensors_mb"), megabytes("peak_memory_mb"));
   }
   fmt::print("{:<14}", "inference");
   for (const auto& [what, entry] : results["inference"].items()) {
@@ -131,15 +139,19 @@ void print_table(const Json& json) {
              json["steps"].get<int64_t>());
   for (const auto& [layout, results] : json["layouts"].items()) {
     print_layout(layout, results);
+    if (!results["norms"].contains("renorm")) continue;
     fmt::print(
         "trainer's overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step\n",
         results["norms"]["renorm"]["overhead_percent"].get<double>());
   }
   fmt::print(
-      "\nMedians over the steps, wall time; x native: median of the ratios within a round. native: "
-      "LibTorch's\n"
-      "BatchNorm2d and a separate ReLU. tensor-ops: Batch Renorm in tensor operations. folded: norms folded\n"
-      "into the convolutions. Memory: the most that a trainer alone added to the process.\n");
+      R"(
+Medians over the steps, wall time. x native: median of the ratios within a round; x CPU: the same of CPU
+time, which others on the machine disturb less. native: LibTorch's BatchNorm2d and a separate ReLU.
+tensor-ops: Batch Renorm in tensor operations. folded: norms folded into the convolutions. tensors: the
+most alive at once; resident: the most that a trainer alone added to its process, which depends on the
+allocator too.
+)");
 }
 
 }  // namespace
@@ -147,6 +159,7 @@ void print_table(const Json& json) {
 void run_bench_step(const BenchStepOptions& options) {
   if (!options.json.empty()) check_writable(options.json);
   at::set_num_threads(options.threads);
+  reuse_tensor_memory();  // as `renorm train` does
   Progress progress;
   const StepContest contest =
       bench::run_step_contest(options, [&](const std::string& what) { progress.show(what); });

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "cli/core/commands.h"
+#include "cli/core/tensor_memory.h"
 #include "cli/progress.h"
 #include "train/evaluate.h"
 #include "train/run.h"
@@ -200,6 +201,7 @@ std::string to_json(const train::OpenedRun& run, const Examined& data, const Sco
 void run_eval(const EvalOptions& options) {
   const bool to_output = options.json == "-";
   if (!options.json.empty() && !to_output) check_writable(options.json);
+  reuse_tensor_memory();
   Progress progress;
   data::OpenOptions open;
   open.threads = options.threads > 0 ? options.threads : at::get_num_threads();

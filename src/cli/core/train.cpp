@@ -10,6 +10,7 @@
 #include "base/names.h"
 #include "base/text.h"
 #include "cli/core/commands.h"
+#include "cli/core/tensor_memory.h"
 #include "cli/core/train_progress.h"
 #include "cli/stop_signals.h"
 #include "data/dataset.h"
@@ -67,6 +68,7 @@ void print_result(const train::RunResult& result, const std::string& folder, boo
 
 void run_train(const TrainOptions& options) {
   check_specs(options.config);
+  reuse_tensor_memory();
   const StopSignals signals(options.quiet ? "" : "stopping after this step; again to end at once");
   train::RunResult result;
   bool averages = false;

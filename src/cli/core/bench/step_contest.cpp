@@ -1,5 +1,7 @@
 #include "cli/core/bench/step_contest.h"
 
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <torch/torch.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -26,8 +29,6 @@
 namespace renorm::cli::bench {
 namespace {
 
-// The order is that of a round; all take turns.
-constexpr const char* kNorms[] = {"renorm", "batchnorm", kNativeNorm, "tensor-ops"};
 constexpr const char* kLayouts[] = {"nchw", "channels-last"};
 // Limits as at the end of the paper's schedule, so that r and d are at work.
 constexpr double kRMax = 3.0;
@@ -37,6 +38,7 @@ constexpr int64_t kLargePictures = 128;
 constexpr int64_t kSteps = 30;
 constexpr int64_t kLargeSteps = 5;
 constexpr int64_t kWarmUpSteps = 2;
+constexpr int64_t kLargeWarmUpSteps = 1;
 constexpr int64_t kMemorySteps = 2;
 
 bool is_large(const models::ModelKind& kind) { return kind.picture_size >= kLargePictures; }
@@ -101,9 +103,36 @@ double status_bytes(const std::string& field) {
   return -1.0;
 }
 
-// What a trainer adds to the resident memory of a process at most.
-double peak_memory_here(const BenchStepOptions& options, const data::Dataset& dataset,
-                        const Contestant& contestant) {
+// Counts the bytes of tensors while it is told of them.
+class TensorBytes : public c10::MemoryReportingInfoBase {
+ public:
+  // Without `override`: releases of LibTorch have one or the other of these in the base.
+  // NOLINTBEGIN(modernize-use-override, readability-identifier-naming)
+  void reportMemoryUsage(void* /*block*/, int64_t bytes, int64_t /*allocated*/, int64_t /*reserved*/,
+                         c10::Device /*device*/) {
+    count(bytes);
+  }
+  void reportMemoryUsage(void* /*block*/, int64_t bytes, size_t /*allocated*/, size_t /*reserved*/,
+                         c10::Device /*device*/) {
+    count(bytes);
+  }
+  bool memoryProfilingEnabled() const { return true; }
+  // NOLINTEND(modernize-use-override, readability-identifier-naming)
+
+  int64_t most() const { return most_; }
+
+ private:
+  void count(int64_t bytes) {
+    now_ += bytes;
+    most_ = std::max(most_, now_);
+  }
+
+  int64_t now_ = 0;
+  int64_t most_ = 0;
+};
+
+PeakMemory peak_memory_here(const BenchStepOptions& options, const data::Dataset& dataset,
+                            const Contestant& contestant) {
   // What is loaded or allocated once for all counts for nobody. Large nets dwarf it.
   if (!is_large(models::model_kind(options.model))) trainer_for(options, dataset, contestant)->step();
 #ifdef __GLIBC__
@@ -111,21 +140,23 @@ double peak_memory_here(const BenchStepOptions& options, const data::Dataset& da
 #endif
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
   const double before = status_bytes("VmRSS");
+  const auto counted = std::make_shared<TensorBytes>();
+  const c10::DebugInfoGuard counts(c10::DebugInfoKind::PROFILER_STATE, counted);
   const auto trainer = trainer_for(options, dataset, contestant);
   for (int64_t i = 0; i < kMemorySteps; ++i) trainer->step();
   const double peak = status_bytes("VmHWM");
-  return before < 0.0 || peak < 0.0 ? -1.0 : peak - before;
+  return {static_cast<double>(counted->most()), before < 0.0 || peak < 0.0 ? -1.0 : peak - before};
 }
 
 // The same in a process of its own, so that what one contestant leaves in the allocator is nobody's gain or
 // loss. Must be called before this process computes anything: threads do not survive a fork.
-double peak_memory_of(const BenchStepOptions& options, const data::Dataset& dataset,
-                      const Contestant& contestant) {
+PeakMemory peak_memory_of(const BenchStepOptions& options, const data::Dataset& dataset,
+                          const Contestant& contestant) {
   std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) return -1.0;
+  if (pipe(ends.data()) != 0) return {};
   const pid_t child = fork();
   if (child == 0) {
-    double peak = -1.0;
+    PeakMemory peak;
     try {
       peak = peak_memory_here(options, dataset, contestant);
     } catch (...) {  // whoever computes it in earnest reports it
@@ -134,8 +165,8 @@ double peak_memory_of(const BenchStepOptions& options, const data::Dataset& data
     _exit(told ? 0 : 1);
   }
   close(ends[1]);
-  double peak = -1.0;
-  if (child < 0 || read(ends[0], &peak, sizeof(peak)) != sizeof(peak)) peak = -1.0;
+  PeakMemory peak;
+  if (child < 0 || read(ends[0], &peak, sizeof(peak)) != sizeof(peak)) peak = {};
   close(ends[0]);
   if (child > 0) waitpid(child, nullptr, 0);
   return peak;
@@ -144,14 +175,29 @@ double peak_memory_of(const BenchStepOptions& options, const data::Dataset& data
 using Trainers = std::vector<std::unique_ptr<train::Trainer>>;
 using Report = std::function<void(const std::string&)>;
 
+// What this process has had of the CPUs. Unlike the time that has passed, it does not grow while the system
+// gives them to others.
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 void time_steps(StepContest* contest, const Trainers& trainers, const Report& progress) {
-  const int64_t rounds = kWarmUpSteps + contest->options.steps;
+  const bool large = is_large(models::model_kind(contest->options.model));
+  const int64_t warm_up = large ? kLargeWarmUpSteps : kWarmUpSteps;
+  const int64_t rounds = warm_up + contest->options.steps;
   for (int64_t i = 0; i < rounds; ++i) {
-    for (size_t k = 0; k < trainers.size(); ++k) {
+    for (size_t turn = 0; turn < trainers.size(); ++turn) {
+      // Each other round in reverse: who comes first, and after whom, is nobody's gain or loss.
+      const size_t k = i % 2 == 0 ? turn : trainers.size() - 1 - turn;
       Contestant& contestant = contest->contestants[k];
       progress(fmt::format("round {} of {}: {}, {}", i + 1, rounds, contestant.norm, contestant.layout));
+      const double before = cpu_seconds();
       const train::StepResult result = trainers[k]->step();
-      if (i >= kWarmUpSteps) contestant.steps.push_back(result.times);
+      if (i < warm_up) continue;
+      contestant.cpu_seconds.push_back(cpu_seconds() - before);
+      contestant.steps.push_back(result.times);
     }
   }
 }
@@ -195,6 +241,11 @@ void time_inference(StepContest* contest, const Trainers& trainers, const data::
   }
 }
 
+bool takes_part(const BenchStepOptions& options, const std::string& norm) {
+  const auto& norms = options.norms;
+  return norms.empty() || norm == kNativeNorm || std::find(norms.begin(), norms.end(), norm) != norms.end();
+}
+
 void fill_in(BenchStepOptions* options, const models::ModelKind& kind) {
   if (options->data.empty()) options->data = is_large(kind) ? kRandomImages : "strokes";
   if (options->steps == 0) options->steps = is_large(kind) ? kLargeSteps : kSteps;
@@ -216,7 +267,9 @@ StepContest run_step_contest(const BenchStepOptions& options, const Report& prog
   const data::Dataset dataset = open(contest.options, kind);
   for (const char* layout : kLayouts) {
     if (options.memory_format != "both" && options.memory_format != layout) continue;
-    for (const char* norm : kNorms) contest.contestants.push_back({layout, norm, {}, -1.0});
+    for (const char* norm : kStepNorms) {
+      if (takes_part(options, norm)) contest.contestants.push_back({layout, norm, {}, {}, {}});
+    }
   }
   for (Contestant& contestant : contest.contestants) {
     progress(fmt::format("memory: {}, {}", contestant.norm, contestant.layout));

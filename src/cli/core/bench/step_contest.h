@@ -15,11 +15,18 @@ namespace renorm::cli::bench {
 constexpr const char* kNativeNorm = "native";
 constexpr const char* kRandomImages = "random";  // data: bytes without meaning in the model's own size
 
+// What a trainer adds to a process at most, in bytes; -1: not known.
+struct PeakMemory {
+  double tensors = -1.0;   // alive at once
+  double resident = -1.0;  // as the system counts it, with what the allocator leaves empty in between
+};
+
 struct Contestant {
   std::string layout;  // nchw, channels-last
   std::string norm;    // renorm, batchnorm, native, tensor-ops
   std::vector<train::StepTimes> steps;
-  double peak_memory = -1.0;  // bytes beyond what the process held before; -1: this system does not say
+  std::vector<double> cpu_seconds;  // of each step, all threads
+  PeakMemory peak_memory;
 };
 
 // Evaluation-mode passes of a minibatch.
