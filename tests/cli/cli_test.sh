@@ -68,7 +68,7 @@ flags
 quietly 0 bench layer --help
 flags --quick --fresh-memory --threads --shapes --json
 quietly 0 bench step --help
-flags --model --data --memory-format --minibatch --workers --threads --steps --json
+flags --model --data --memory-format --norms --minibatch --workers --threads --steps --json
 quietly 0 reproduce --help
 flags --quick --full --seeds --steps --arms --jobs --out --data --model --json
 quietly 0 report --help
@@ -104,6 +104,8 @@ quietly 2 bench step --steps -1
 complains "--steps must be"
 quietly 2 bench step --memory-format nhwc
 complains "--memory-format does not know 'nhwc'"
+quietly 2 bench step --norms renorm,natve
+complains "did you mean 'native'?"
 quietly 2 bench step --threads 0
 complains "--threads must be"
 quietly 2 bench step --steps three
@@ -212,6 +214,21 @@ complains "not a regular file"
 "$renorm" --version >/dev/full 2>"$work/err"
 [ $? -eq 74 ] || fail "renorm --version >/dev/full: not exit code 74"
 
+quietly 0 bench step --model convnet:8/2 --data strokes:classes=10,train=8,test=2,size=12 --minibatch 8 --steps 3 \
+  --norms renorm --json "$work/step.json"
+prints "x native"
+prints "folded"
+python3 - "$work/step.json" <<'EOF' || fail "the JSON of bench step lacks something"
+import json, math, sys
+for layout in json.load(open(sys.argv[1]))["layouts"].values():
+    assert set(layout["norms"]) == {"renorm", "native"}, layout["norms"].keys()
+    assert set(layout["inference"]) == {"renorm", "native", "folded"}, layout["inference"].keys()
+    for norm in layout["norms"].values():
+        assert len(norm["step_ms_each"]) == len(norm["cpu_ms_each"]) == 3
+        for figure in ["step_ms", "cpu_ms", "over_native", "over_native_cpu", "peak_tensors_mb", "peak_memory_mb"]:
+            assert math.isfinite(norm[figure]) and norm[figure] > 0, (figure, norm[figure])
+    assert layout["norms"]["native"]["over_native"] == 1.0
+EOF
 quietly 0 bench layer --quick --shapes 32x64,8x16x6x6 --json "$work/figures.json"
 prints "dense forward"
 prints "nhwc backward"
