@@ -89,7 +89,7 @@ std::shared_ptr<Graph> traced(models::Classifier& model, const torch::Tensor& ex
 // "layer1.conv.weight" of the node that fetches it from the module.
 std::string attribute_path(const Node& node) {
   const Node* owner = node.input(0)->node();
-  const std::string name = node.s(c10::attr::name);
+  const std::string& name = node.s(c10::attr::name);
   return owner->kind() == c10::prim::GetAttr ? joined(attribute_path(*owner), name) : name;
 }
 
