@@ -14,8 +14,6 @@ quietly() {
   fi
 }
 
-# prints TEXT / complains TEXT: the latest run wrote TEXT to standard output / standard error.
-
 # flags FLAG...: the latest help text lists each of them and no other.
 flags() {
   for flag in "$@" --help; do

@@ -6,7 +6,6 @@ renorm=$1
 . "$(dirname "$0")/lib.sh"
 export RENORM_CACHE="$work/cache"
 
-
 # predict CODE ARGUMENT...: as run, but what was predicted before an error stays on standard output.
 predict() {
   expected=$1

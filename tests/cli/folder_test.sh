@@ -8,7 +8,6 @@ here=$(dirname "$0")
 RENORM_CACHE=$work/cache
 export RENORM_CACHE
 
-
 # checks CODE ARGUMENT...: as run, but what is found wrong is listed on standard output before the error.
 checks() {
   expected=$1

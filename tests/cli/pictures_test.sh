@@ -13,7 +13,6 @@ for class in ant bee cat; do
   python3 "$here/make_pictures.py" pictures "$set/val/$class" 3
 done
 
-
 # train CODE DIR ARGUMENT...
 train() {
   expected=$1

@@ -16,7 +16,6 @@ reproduce() {
 }
 small="--arms iid-batchnorm,blocks-batchnorm"
 
-
 # wait_for COMMAND...: until it succeeds, for two minutes at most.
 wait_for() {
   waited=0
