@@ -15,7 +15,7 @@ namespace renorm {
 namespace {
 
 // Some kernels refuse a write of 2 GB or more as a whole.
-constexpr size_t kMostBytesAWrite = size_t{1} << 30;
+constexpr size_t kMaxBytesPerWrite = size_t{1} << 30;
 
 constexpr int kNewFileMode = 0666;  // the umask takes away from it
 
@@ -51,7 +51,7 @@ int open_file(const std::string& path, int flags) {
 
 bool write_all(int descriptor, const char* data, size_t size) {
   while (size > 0) {
-    const ssize_t written = ::write(descriptor, data, std::min(size, kMostBytesAWrite));
+    const ssize_t written = ::write(descriptor, data, std::min(size, kMaxBytesPerWrite));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return false;
     if (written == 0) {  // never for a regular file; without this the loop could go on for ever

@@ -14,6 +14,7 @@
 #include <new>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/descriptor.h"
 #include "base/errors.h"
@@ -24,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;             // as many as Linux follows
-constexpr int kMostTemporaryNames = 1000;  // left behind by killed processes of the same number
-constexpr size_t kMostBytesARead = size_t{1} << 30;
+constexpr int kMaxLinks = 40;             // as many as Linux follows
+constexpr int kMaxTemporaryNames = 1000;  // left behind by killed processes of the same number
+constexpr size_t kMaxBytesPerRead = size_t{1} << 30;
 
 bool is_missing(int error) {
   return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == ELOOP ||
@@ -37,7 +38,7 @@ bool is_missing(int error) {
 size_t read_up_to(int descriptor, const std::string& path, char* into, size_t size) {
   size_t filled = 0;
   while (filled < size) {
-    const ssize_t count = ::read(descriptor, into + filled, std::min(size - filled, kMostBytesARead));
+    const ssize_t count = ::read(descriptor, into + filled, std::min(size - filled, kMaxBytesPerRead));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw IoError(failure("read", path, errno));
     if (count == 0) break;
@@ -76,7 +77,7 @@ std::string read_rest(int descriptor, const std::string& path, int64_t stated, i
 // Links are followed, so that replacing the file does not replace the link.
 std::string final_path(const std::string& path) {
   fs::path target = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     std::error_code error;
     if (!fs::is_symlink(fs::symlink_status(target, error))) break;
     const fs::path next = fs::read_symlink(target, error);
@@ -99,7 +100,7 @@ Temporary make_temporary(const std::string& beside) {
     std::string name = fmt::format("{}.tmp.{}.{}", beside, static_cast<long>(getpid()), i);
     const int number = open_file(name, O_WRONLY | O_CREAT | O_EXCL);
     const int error = number < 0 ? errno : 0;
-    if (error != EEXIST || i == kMostTemporaryNames) {
+    if (error != EEXIST || i == kMaxTemporaryNames) {
       return Temporary{Descriptor(number), std::move(name), error};
     }
   }
@@ -140,6 +141,14 @@ std::optional<std::string> folder_from(const char* variable) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return std::string(value);
+}
+
+bool cut(int descriptor, int64_t size) {
+  int result = 0;
+  do {
+    result = ::ftruncate(descriptor, size);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 }  // namespace
@@ -253,6 +262,45 @@ std::string cache_folder() {
   const fs::path temporary = fs::temp_directory_path(error);
   const fs::path base = error ? fs::path("/tmp") : temporary;
   return (base / fmt::format("renorm-cache-{}", static_cast<long>(::getuid()))).string();
+}
+
+LineFile::LineFile(std::string path, int64_t keep) : path_(std::move(path)), descriptor_(-1), size_(0) {
+  Descriptor descriptor(open_file(path_, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK));
+  if (!descriptor.valid()) throw OutputError(failure("write", path_, errno));
+  struct stat status = {};
+  if (::fstat(descriptor.get(), &status) != 0) throw IoError(failure("write", path_, errno));
+  if (!S_ISREG(status.st_mode)) {
+    throw OutputError(fmt::format("cannot write '{}': it is not a regular file", printable(path_)));
+  }
+  size_ = status.st_size;
+  if (keep > size_) {
+    throw DataError(fmt::format(
+        "'{}' has {} bytes, but {} were written to it: it was cut or replaced, put the right file back",
+        printable(path_), size_, keep));
+  }
+  if (keep >= 0 && keep < size_) {
+    if (!cut(descriptor.get(), keep)) throw IoError(failure("cut", path_, errno));
+    size_ = keep;
+  }
+  // The file may be new: its name must be on disk before anything counts on its lines.
+  sync_folder(parent_folder(path_));
+  descriptor_ = descriptor.release();
+}
+
+LineFile::~LineFile() { ::close(descriptor_); }
+
+void LineFile::append(const std::string& line) {
+  const std::string bytes = line + '\n';
+  if (!write_all(descriptor_, bytes.data(), bytes.size())) {
+    const int error = errno;
+    cut(descriptor_, size_);  // what a full disk let through of the line
+    throw IoError(failure("write", path_, error));
+  }
+  size_ += static_cast<int64_t>(bytes.size());
+}
+
+void LineFile::sync() {
+  if (!sync_descriptor(descriptor_)) throw IoError(failure("write", path_, errno));
 }
 
 }  // namespace renorm

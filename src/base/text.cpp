@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -8,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <system_error>
 
@@ -16,64 +18,54 @@
 namespace renorm {
 namespace {
 
-constexpr size_t kPrintableBytes = 300;  // of longer text this much is kept
-constexpr size_t kPrintableEnd = 100;    // of which so much from its end: where a path has its name
+constexpr size_t kPrintableBytes = 300;  // longer text is cut to this much
+constexpr size_t kPrintableEnd = 100;    // taken from its end, where a path has its name
 
 template <typename Number>
-std::string in_range(Number least, Number greatest, bool below_all, bool above_all) {
+std::string in_range(Number min, Number max, bool below_all, bool above_all) {
   if (below_all && above_all) return "";
-  if (above_all) return fmt::format(" of at least {}", least);
-  if (below_all) return fmt::format(" of at most {}", greatest);
-  return fmt::format(" from {} to {}", least, greatest);
-}
-
-// The number of bytes of the UTF-8 sequence at `text[i]`, 0 if there is none; its value goes to `code`.
-size_t utf8_length(const std::string& text, size_t i, uint32_t* code) {
-  const auto byte = [&text](size_t j) -> uint32_t { return static_cast<unsigned char>(text[j]); };
-  const uint32_t first = byte(i);
-  const size_t length = first < 0x80                    ? 1
-                        : first >= 0xc2 && first < 0xe0 ? 2
-                        : first >= 0xe0 && first < 0xf0 ? 3
-                        : first >= 0xf0 && first < 0xf5 ? 4
-                                                        : 0;
-  if (length == 0 || i + length > text.size()) return 0;
-  *code = length == 1 ? first : first & (0x7fu >> length);
-  for (size_t j = 1; j < length; ++j) {
-    if ((byte(i + j) & 0xc0u) != 0x80u) return 0;
-    *code = (*code << 6) | (byte(i + j) & 0x3fu);
-  }
-  const bool overlong = (length == 3 && *code < 0x800) || (length == 4 && *code < 0x10000);
-  const bool surrogate = *code >= 0xd800 && *code < 0xe000;
-  return overlong || surrogate || *code > 0x10ffff ? 0 : length;
-}
-
-// Control characters, line and paragraph separators, and marks that turn the direction of writing.
-bool is_control(uint32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e || code == 0x200f ||
-         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
+  if (above_all) return fmt::format(" of at least {}", min);
+  if (below_all) return fmt::format(" of at most {}", max);
+  return fmt::format(" from {} to {}", min, max);
 }
 
 void append_printable(const std::string& text, std::string* result) {
   for (size_t i = 0; i < text.size();) {
-    uint32_t code = 0;
-    const size_t length = utf8_length(text, i, &code);
-    const size_t taken = length == 0 ? 1 : length;
-    if (length != 0 && !is_control(code)) {
-      result->append(text, i, taken);
+    const Character character = character_at(text, i);
+    if (character.valid && !is_control(character.code)) {
+      result->append(text, i, character.length);
     } else {
-      for (size_t j = i; j < i + taken; ++j) {
+      for (size_t j = i; j < i + character.length; ++j) {
         *result += fmt::format("\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(text[j])));
       }
     }
-    i += taken;
+    i += character.length;
   }
 }
 
-// Moves a place inside a UTF-8 sequence forward to its end.
+// Moves a place inside a character forward to its end.
 size_t character_border(const std::string& text, size_t place) {
-  for (int i = 0; i < 3 && (static_cast<unsigned char>(text[place]) & 0xc0u) == 0x80u; ++i) ++place;
+  for (int i = 0; i < 3 && continues_character(text[place]); ++i) ++place;
   return place;
 }
+
+// Levenshtein distance, one row of the table at a time.
+size_t edits_between(const std::string& from, const std::string& to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t replace = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replace, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+size_t difference(size_t a, size_t b) { return a > b ? a - b : b - a; }
 
 }  // namespace
 
@@ -94,29 +86,28 @@ std::pair<std::string, std::string> split_spec(const std::string& text) {
   return {text.substr(0, colon), text.substr(colon + 1)};
 }
 
-int64_t parse_integer(const std::string& text, const std::string& what, int64_t least, int64_t greatest) {
+int64_t parse_integer(const std::string& text, const std::string& what, int64_t min, int64_t max) {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && value >= least && value <= greatest) return value;
+  if (error == std::errc() && stop == end && value >= min && value <= max) return value;
   using Limits = std::numeric_limits<int64_t>;
   throw UsageError(fmt::format("{} must be a whole number{}, got '{}'", what,
-                               in_range(least, greatest, least == Limits::min(), greatest == Limits::max()),
+                               in_range(min, max, min == Limits::min(), max == Limits::max()),
                                printable(text)));
 }
 
-double parse_number(const std::string& text, const std::string& what, double least, double greatest) {
+double parse_number(const std::string& text, const std::string& what, double min, double max) {
   double value = 0.0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   // The library also reads "INFINITY" and "nan(1)".
   const bool spelled = text == "inf" || text == "-inf" || std::isfinite(value);
   const bool whole = error == std::errc() && stop == end && spelled;
-  if (whole && value >= least && value <= greatest) return value;
+  if (whole && value >= min && value <= max) return value;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   throw UsageError(fmt::format("{} must be a number{}, got '{}'", what,
-                               in_range(least, greatest, least == -kInfinity, greatest == kInfinity),
-                               printable(text)));
+                               in_range(min, max, min == -kInfinity, max == kInfinity), printable(text)));
 }
 
 std::vector<std::pair<std::string, std::string>> parse_options(const std::string& text,
@@ -139,6 +130,29 @@ std::vector<std::pair<std::string, std::string>> parse_options(const std::string
   return options;
 }
 
+std::string nearest_name(const std::string& word, const std::vector<std::string>& candidates) {
+  std::string nearest;
+  size_t fewest = word.size() / 2 + 1;
+  for (const std::string& candidate : candidates) {
+    // An edit changes the length by at most one. This also makes a word of a megabyte cost nothing.
+    if (difference(word.size(), candidate.size()) >= fewest) continue;
+    const size_t edits = edits_between(word, candidate);
+    if (edits < fewest) {
+      fewest = edits;
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+std::string name_hint(const std::string& word, const std::vector<std::string>& candidates) {
+  const std::string nearest = nearest_name(word, candidates);
+  if (!nearest.empty()) return fmt::format("; did you mean '{}'?", nearest);
+  if (candidates.empty()) return "";
+  if (candidates.size() == 1) return fmt::format("; there is only {}", candidates.front());
+  return fmt::format("; there are {}", fmt::join(candidates, ", "));
+}
+
 std::string shortest(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 std::string grouped(int64_t number) {
@@ -159,6 +173,42 @@ std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
+}
+
+// By table 3-7 of the Unicode standard: only the second byte has limits of its own.
+Character character_at(const std::string& text, size_t place) {
+  const auto byte = [&](size_t i) -> uint32_t {
+    return place + i < text.size() ? static_cast<unsigned char>(text[place + i]) : 0u;
+  };
+  const uint32_t first = byte(0);
+  if (first < 0x80) return {first, 1, true};
+  if (first < 0xc2 || first > 0xf4) return {};
+  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  const uint32_t min_second = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const uint32_t max_second = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (byte(1) < min_second || byte(1) > max_second) return {};
+  uint32_t code = first & (0x7fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80u) return {0, i, false};
+    code = (code << 6) | (byte(i) & 0x3fu);
+  }
+  return {code, length, true};
+}
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u; }
+
+bool is_utf8(const std::string& text) {
+  for (size_t i = 0; i < text.size();) {
+    const Character character = character_at(text, i);
+    if (!character.valid) return false;
+    i += character.length;
+  }
+  return true;
+}
+
+bool is_control(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e || code == 0x200f ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
 }
 
 std::string printable(const std::string& text) {

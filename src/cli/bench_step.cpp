@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"

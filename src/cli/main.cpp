@@ -12,7 +12,6 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/errors.h"

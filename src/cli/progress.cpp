@@ -5,9 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
-#include <cstdint>
 
+#include "base/text.h"
 #include "cli/terminal.h"
 
 namespace renorm::cli {
@@ -40,7 +39,7 @@ size_t end_of_escape(const std::string& text, size_t start) {
 
 size_t columns_of(const std::string& text) {
   size_t columns = 0;
-  for (const char c : text) columns += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
+  for (const char c : text) columns += continues_character(c) ? 0 : 1;
   return columns;
 }
 
@@ -119,23 +118,11 @@ std::string cut_to_columns(const std::string& text, int columns) {
       i = end;
       continue;
     }
-    const bool starts_character = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
-    if (starts_character) ++used;
+    if (!continues_character(text[i])) ++used;
     if (used <= columns) kept += text[i];
     ++i;
   }
   return kept;
-}
-
-std::string duration_text(double seconds) {
-  // Beyond a thousand years, and for what is no number, there is nothing to say.
-  if (!(seconds >= 0.0 && seconds < 3e10)) return "?";
-  if (seconds < 9.95) return fmt::format("{:.1f} s", seconds);
-  const auto s = static_cast<int64_t>(std::llround(seconds));
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
-  if (s < int64_t{48} * 3600) return fmt::format("{} h {:02} min", s / 3600, s % 3600 / 60);
-  return fmt::format("{} d {} h", s / 86400, s % 86400 / 3600);
 }
 
 }  // namespace renorm::cli

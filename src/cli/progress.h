@@ -49,7 +49,4 @@ std::string fit_fields(std::vector<ProgressField> fields, int columns, bool colo
 // The first `columns` characters of UTF-8 text. Colour sequences take no place and are kept.
 std::string cut_to_columns(const std::string& text, int columns);
 
-// "0.5 s", "41 s", "3 min 20 s", "2 h 05 min", "3 d 4 h".
-std::string duration_text(double seconds);
-
 }  // namespace renorm::cli

@@ -69,8 +69,7 @@ void ReproduceView::changed(const std::vector<experiments::ArmView>& arms, doubl
   size_t width = 3;
   for (const experiments::ArmView& arm : arms) width = std::max(width, arm.name.size());
   std::vector<std::string> lines;
-  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  lines.push_back(fmt::format("{}, {} left", duration_text(elapsed),
+  lines.push_back(fmt::format("{}, {} left", duration_text(watch_.seconds()),
                               seconds_left < 0.0 ? "?" : duration_text(seconds_left)));
   lines.push_back(fmt::format("{:<{}}  {:<{}}  {:>12}", "arm", width, "progress", kBar, "test %"));
   for (const experiments::ArmView& arm : arms) lines.push_back(row(arm, width));

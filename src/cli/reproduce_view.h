@@ -1,8 +1,7 @@
 // What `renorm reproduce` shows while it works: a table that is rewritten, or a line for each run that ends.
 #pragma once
 
-#include <chrono>
-
+#include "base/timing.h"
 #include "cli/progress.h"
 #include "experiments/reproduce.h"
 
@@ -22,7 +21,7 @@ class ReproduceView : public experiments::ReproduceObserver {
   Progress progress_;
   int64_t runs_ = 0;
   int64_t runs_done_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch watch_;
 };
 
 }  // namespace renorm::cli

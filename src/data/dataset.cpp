@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "base/files.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "data/cifar.h"
 #include "data/folder_split.h"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "data/sampler.h"
 

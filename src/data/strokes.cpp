@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "data/stroke_drawing.h"

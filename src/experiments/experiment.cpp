@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "data/sampler.h"
 #include "data/strokes.h"

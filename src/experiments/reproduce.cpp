@@ -16,6 +16,7 @@
 #include "base/exit_codes.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "experiments/children.h"
 #include "experiments/experiment_folder.h"
 #include "experiments/gather.h"
@@ -27,10 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kPause = std::chrono::milliseconds(100);
 constexpr auto kBetweenViews = std::chrono::milliseconds(400);
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The error that a child ended with, as if it had happened here.
 [[noreturn]] void rethrow(int exit_code, const std::string& message) {
@@ -61,7 +58,7 @@ struct Job {
   RunProgress progress;
   bool announced = false;
   std::vector<std::string> words;  // of the process that runs
-  Clock::time_point start;
+  Stopwatch watch;
 
   std::string log() const { return folder + ".log"; }
   std::string name() const { return fmt::format("{}, seed {}", plan->name, seed); }
@@ -114,7 +111,7 @@ class Session {
 
   record::Results run() {
     make_preview();
-    start_ = Clock::now();
+    watch_ = {};
     steps_before_ = steps_done();
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (!jobs_[i].progress.finished()) waiting_.push_back(i);
@@ -169,7 +166,7 @@ class Session {
     make_writable_folder(std::filesystem::path(job.folder).parent_path());
     if (!job.announced) {
       job.announced = true;
-      job.start = Clock::now();
+      job.watch = {};
       observer_.run_started(job.plan->name, job.seed, job.progress.steps_done);
     }
     job.words = job.next();
@@ -195,7 +192,7 @@ class Session {
     if (code != 0) return fail(job, code);
     job.progress = progress_of(*job.arm, job.folder);
     if (job.progress.finished()) {
-      observer_.run_finished(job.plan->name, job.seed, job.progress.accuracy, seconds_since(job.start));
+      observer_.run_finished(job.plan->name, job.seed, job.progress.accuracy, job.watch.seconds());
       save();
     } else if (job.next() == job.words) {
       throw IoError(fmt::format("{}: 'renorm {}' left nothing behind; see '{}'", job.name(),
@@ -258,7 +255,7 @@ class Session {
       job.progress = progress_of(*job.arm, job.folder);
     }
     const int64_t done = steps_done() - steps_before_;
-    const double per_step = done > 0 ? seconds_since(start_) / static_cast<double>(done) : -1.0;
+    const double per_step = done > 0 ? watch_.seconds() / static_cast<double>(done) : -1.0;
     std::vector<ArmView> views;
     int64_t left = 0;
     for (const Arm& plan : request_.experiment.arms) {
@@ -298,7 +295,7 @@ class Session {
   std::vector<Job> jobs_;
   std::deque<size_t> waiting_;
   std::map<size_t, Child> running_;
-  Clock::time_point start_;
+  Stopwatch watch_;
   Clock::time_point shown_;
   int64_t steps_before_ = 0;
   std::optional<std::pair<int, std::string>> failure_;  // the first: exit code and sentence

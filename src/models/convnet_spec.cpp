@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 
 namespace renorm::models {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "record/json_fields.h"
 #include "record/strict_json.h"

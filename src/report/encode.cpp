@@ -3,34 +3,14 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
+
 namespace renorm::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kReplacement = "\xef\xbf\xbd";  // U+FFFD
-
-// nlohmann-json decides what is UTF-8, as it does for the results file.
-std::string valid_utf8(const std::string& text) {
-  const std::string quoted = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Json::parse(quoted).get<std::string>();
-}
-
-// U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069: three bytes each. `text` is UTF-8.
-bool turns_direction(const std::string& text, size_t place) {
-  if (text.compare(place, 2, "\xe2\x80") == 0) {
-    const auto last = static_cast<unsigned char>(text[place + 2]);
-    return last == 0x8e || last == 0x8f || (last >= 0xaa && last <= 0xae);
-  }
-  if (text.compare(place, 2, "\xe2\x81") != 0) return false;
-  const auto last = static_cast<unsigned char>(text[place + 2]);
-  return last >= 0xa6 && last <= 0xa9;
-}
-
-// U+0080 to U+009F: two bytes each. `text` is UTF-8.
-bool is_high_control(const std::string& text, size_t place) {
-  return text[place] == '\xc2' && static_cast<unsigned char>(text[place + 1]) < 0xa0;
-}
 
 std::string escaped_character(char c) {
   switch (c) {
@@ -45,28 +25,25 @@ std::string escaped_character(char c) {
     case '\'':
       return "&#39;";
     default:
-      break;
+      return std::string(1, c);
   }
-  const auto code = static_cast<unsigned char>(c);
-  const bool control = (code < 0x20 && c != '\t' && c != '\n') || code == 0x7f;
-  return control ? kReplacement : std::string(1, c);
 }
 
 }  // namespace
 
 std::string escaped(const std::string& text) {
-  const std::string valid = valid_utf8(text);
   std::string result;
-  for (size_t i = 0; i < valid.size(); ++i) {
-    if (turns_direction(valid, i)) {
+  for (size_t i = 0; i < text.size();) {
+    const Character character = character_at(text, i);
+    const bool is_space = text[i] == '\t' || text[i] == '\n';
+    if (!character.valid || (is_control(character.code) && !is_space)) {
       result += kReplacement;
-      i += 2;
-    } else if (is_high_control(valid, i)) {
-      result += kReplacement;
-      i += 1;
+    } else if (character.length == 1) {
+      result += escaped_character(text[i]);
     } else {
-      result += escaped_character(valid[i]);
+      result.append(text, i, character.length);
     }
+    i += character.length;
   }
   return result;
 }

@@ -8,7 +8,7 @@
 namespace renorm::report {
 
 // For text and attributes within quotes. Bytes that are not UTF-8, control characters but for tab and
-// newline, and characters that turn the direction of writing become U+FFFD.
+// newline, and characters that change the direction of writing become U+FFFD.
 std::string escaped(const std::string& text);
 
 // JSON of the results in ASCII for a <script type="application/json">: no '<' in it.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "base/timing.h"
 
 namespace renorm::report {
 namespace {
@@ -38,11 +39,7 @@ std::string percent(const record::Measure& measure) {
 std::string steps(const record::Measure& measure) { return with_spread(measure, whole); }
 
 std::string duration(double seconds) {
-  if (!(seconds >= 0.0 && seconds < kMostWhole)) return kNothing;
-  const int64_t total = std::llround(seconds);
-  if (total < 60) return fmt::format("{} s", total);
-  if (total < 3600) return fmt::format("{} min {} s", total / 60, total % 60);
-  return fmt::format("{} h {} min", grouped(total / 3600), total % 3600 / 60);
+  return seconds >= 0.0 && seconds < kMostWhole ? duration_text(seconds) : kNothing;
 }
 
 }  // namespace renorm::report

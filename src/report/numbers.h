@@ -23,7 +23,7 @@ std::string percent(const record::Measure& measure);
 // The same in whole steps.
 std::string steps(const record::Measure& measure);
 
-// "40 s", "12 min 5 s", "3 h 20 min".
+// duration_text; "–" if it is not known.
 std::string duration(double seconds);
 
 }  // namespace renorm::report

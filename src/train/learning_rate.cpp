@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 
 namespace renorm::train {

@@ -9,7 +9,6 @@
 #include <cstddef>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "train/dense.h"
 #include "train/optimizer_rules.h"

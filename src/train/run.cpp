@@ -5,25 +5,19 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "train/run_folder.h"
 #include "train/settings.h"
 #include "train/tensor_file.h"
 
 namespace renorm::train {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // What was asked for of settings that a run may change when it is continued.
 void take_over_free(const RunRequest& request, Config* config) {
@@ -155,13 +149,13 @@ class Session {
     summary_.emplace(paths_.summary, state_.summary_bytes);
     if (summary_->size() == 0) summary_->append(record::summary_csv_header());
     make_writable_folder(paths_.checkpoints);
-    window_start_ = Clock::now();
+    window_ = {};
   } catch (const IoError& error) {
     throw OutputError(error.what());
   }
 
   void step() {
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     const StepResult result = trainer_->step();
     window_images_ += result.examples;
     window_wait_ += result.times.load;
@@ -174,7 +168,7 @@ class Session {
     const bool evaluates = last || done % config.eval_every == 0;
     if (evaluates) evaluate(result);
     const bool stops = request_.stop != nullptr && request_.stop->load();
-    state_.seconds += seconds_since(start);
+    state_.seconds += watch.seconds();
     if (evaluates || stops || done % config.checkpoint_every == 0) save();
     if (stops && !last) {
       throw Interrupted(
@@ -194,7 +188,7 @@ class Session {
     record.d_max = result.d_max;
     record.images_per_second = rate_;
     if (window_images_ > 0) {
-      const double seconds = seconds_since(window_start_);
+      const double seconds = window_.seconds();
       record.images_per_second = static_cast<double>(window_images_) / seconds;
       wait_percent_ = 100.0 * window_wait_ / seconds;
     }
@@ -219,11 +213,11 @@ class Session {
     rate_ = record.images_per_second;
     window_images_ = 0;
     window_wait_ = 0.0;
-    window_start_ = Clock::now();
+    window_ = {};
   }
 
   void evaluate(const StepResult& result) {
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     const record::EvaluationRecord record = trainer_->evaluate_test();
     metrics_->append(record::to_json_line(record));
     summary_->append(record::summary_csv_row(record, record_of(result)));
@@ -232,11 +226,11 @@ class Session {
       state_.best_step = record.step;
     }
     observer_.evaluated(record);
-    window_start_ += Clock::now() - start;  // evaluation is not training
+    window_.exclude(watch.seconds());  // evaluation is not training
   }
 
   void save() {
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     // What the checkpoint refers to is on disk before it.
     metrics_->sync();
     summary_->sync();
@@ -249,7 +243,7 @@ class Session {
     state_.data = trainer_->dataset().description;
     checkpoints_.write({state_, trainer_->encode()}, state_.config.keep);
     observer_.saved(state_.step, checkpoints_.path_of(state_.step));
-    window_start_ += Clock::now() - start;
+    window_.exclude(watch.seconds());
   }
 
   RunResult result() const {
@@ -277,7 +271,7 @@ class Session {
   double window_wait_ = 0.0;
   double rate_ = 0.0;
   double wait_percent_ = 0.0;
-  Clock::time_point window_start_ = Clock::now();
+  Stopwatch window_;
 };
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "data/sampler.h"
 #include "train/clip_spec.h"

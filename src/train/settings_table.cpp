@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
 #include "data/sampler.h"
 #include "train/clip_spec.h"
@@ -39,36 +38,13 @@ struct Range {
 constexpr Range kBelowOne = {0.0, 1.0, false, true};
 constexpr Range kAboveZero = {0.0, 1.0, true, false};
 
-// Length of the UTF-8 character at `at`, by table 3-7 of the Unicode standard; 0 if there is none.
-size_t character_length(const std::string& text, size_t at) {
-  const auto byte = [&](size_t i) { return at + i < text.size() ? uint8_t(text[at + i]) : uint8_t{0}; };
-  const auto follows = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first < 0xC2 || first > 0xF4 || !follows(1)) return 0;
-  if (first < 0xE0) return 2;
-  if (!follows(2)) return 0;
-  if (first < 0xF0) return (first == 0xE0 && byte(1) < 0xA0) || (first == 0xED && byte(1) > 0x9F) ? 0 : 3;
-  if (!follows(3)) return 0;
-  return (first == 0xF0 && byte(1) < 0x90) || (first == 0xF4 && byte(1) > 0x8F) ? 0 : 4;
-}
-
-bool is_plain_utf8(const std::string& text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = text[at] == '\0' ? 0 : character_length(text, at);
-    if (length == 0) return false;
-    at += length;
-  }
-  return true;
-}
-
 // Config files and checkpoints are UTF-8, so nothing else can be kept.
 void check_text(const std::string& flag, const std::string& text) {
   if (text.size() > kLongestText) {
     throw UsageError(
         fmt::format("{} must not be longer than {} bytes, got {}", flag, kLongestText, text.size()));
   }
-  if (!is_plain_utf8(text)) {
+  if (!is_utf8(text) || text.find('\0') != std::string::npos) {
     throw UsageError(fmt::format("{} must be UTF-8 text, got '{}'", flag, printable(text)));
   }
 }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/random.h"
+#include "base/timing.h"
 #include "models/load_weights.h"
 #include "train/evaluate.h"
 #include "train/tensor_file.h"
@@ -21,20 +21,6 @@ namespace F = torch::nn::functional;
 
 // What the loss of an auxiliary head counts, as usual for Inception v3.
 constexpr double kAuxiliaryWeight = 0.4;
-
-// Seconds since the last call.
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    return seconds;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 data::StepShape shape_of(const Config& config) {
   return {config.workers, config.minibatch, config.microbatch, config.split_pairs, config.deal};

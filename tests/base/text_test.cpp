@@ -147,5 +147,69 @@ TEST(Text, PrintableLeavesOutTheMiddleOfLongText) {
   }
 }
 
+const std::vector<std::string> kSamplers = {"iid", "labels", "blocks"};
+
+TEST(Names, FindsTheNearest) {
+  EXPECT_EQ(nearest_name("lables", kSamplers), "labels");
+  EXPECT_EQ(nearest_name("block", kSamplers), "blocks");
+  EXPECT_EQ(nearest_name("iid", kSamplers), "iid");
+  EXPECT_EQ(nearest_name("ab", {"ac", "ad"}), "ac");  // the first of equals
+}
+
+TEST(Names, FindsNothingWhenMoreThanHalfWouldChange) {
+  EXPECT_EQ(nearest_name("xyz", kSamplers), "");
+  EXPECT_EQ(nearest_name("", kSamplers), "");
+  EXPECT_EQ(nearest_name("iid", {}), "");
+}
+
+TEST(Names, IsNotSlowedDownByAHugeWord) {
+  std::string word;
+  word.resize(10000000, 'i');
+  EXPECT_EQ(nearest_name(word, std::vector<std::string>(1000, "iid")), "");
+}
+
+TEST(Names, HintNamesTheNearestOrAll) {
+  EXPECT_EQ(name_hint("idd", kSamplers), "; did you mean 'iid'?");
+  EXPECT_EQ(name_hint("random", kSamplers), "; there are iid, labels, blocks");
+  EXPECT_EQ(name_hint("random", {"iid"}), "; there is only iid");
+  EXPECT_EQ(name_hint("random", {}), "");
+}
+
+TEST(Utf8, ReadsCharactersOfEveryLength) {
+  for (const auto& [text, code] :
+       std::vector<std::pair<std::string, uint32_t>>{{"a", 0x61},
+                                                     {"\xc2\x80", 0x80},
+                                                     {"\xe0\xa0\x80", 0x800},
+                                                     {"\xef\xbf\xbd", 0xfffd},
+                                                     {"\xf0\x90\x80\x80", 0x10000},
+                                                     {"\xf4\x8f\xbf\xbf", 0x10ffff}}) {
+    const Character character = character_at("x" + text + "y", 1);
+    EXPECT_TRUE(character.valid);
+    EXPECT_EQ(character.code, code);
+    EXPECT_EQ(character.length, text.size());
+  }
+}
+
+TEST(Utf8, CountsWhatCouldHaveStartedACharacterAsOne) {
+  for (const auto& [text, length] : std::vector<std::pair<std::string, size_t>>{{"\x80", 1},
+                                                                                {"\xc0\xbc", 1},
+                                                                                {"\xe2\x80", 2},
+                                                                                {"\xe2\x80z", 2},
+                                                                                {"\xf0\x90\x80", 3},
+                                                                                {"\xed\xa0\x80", 1}}) {
+    const Character character = character_at(text, 0);
+    EXPECT_FALSE(character.valid);
+    EXPECT_EQ(character.length, length);
+  }
+}
+
+TEST(Utf8, TellsTextFromBytes) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("Müller 漢字 😀"));
+  EXPECT_TRUE(is_utf8(std::string("a\0b", 3)));
+  EXPECT_FALSE(is_utf8("a\xff"));
+  EXPECT_FALSE(is_utf8("\xc3"));
+}
+
 }  // namespace
 }  // namespace renorm::testing

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 namespace renorm::cli {
 namespace {
 
@@ -58,22 +56,6 @@ TEST(CutToColumns, KeepsColourSequencesWhole) {
 
 TEST(CutToColumns, CountsCharactersNotBytes) {
   EXPECT_EQ(cut_to_columns("\u00e4\u00f6\u00fcx", 2), "\u00e4\u00f6");
-}
-
-TEST(DurationText, ChoosesItsUnits) {
-  EXPECT_EQ(duration_text(0.24), "0.2 s");
-  EXPECT_EQ(duration_text(9.96), "10 s");
-  EXPECT_EQ(duration_text(59.4), "59 s");
-  EXPECT_EQ(duration_text(59.6), "1 min 00 s");
-  EXPECT_EQ(duration_text(200), "3 min 20 s");
-  EXPECT_EQ(duration_text(2 * 3600 + 5 * 60), "2 h 05 min");
-  EXPECT_EQ(duration_text(76 * 3600.0), "3 d 4 h");
-}
-
-TEST(DurationText, SaysNothingAboutWhatIsNoDuration) {
-  EXPECT_EQ(duration_text(-1.0), "?");
-  EXPECT_EQ(duration_text(std::numeric_limits<double>::infinity()), "?");
-  EXPECT_EQ(duration_text(std::numeric_limits<double>::quiet_NaN()), "?");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(Numbers, AreWrittenForPeople) {
   EXPECT_EQ(steps(record::measure_of({1200.0, 1400.0})), "1,300 ± 141");
   EXPECT_EQ(steps(record::measure_of({std::nan("")})), "NaN");
   EXPECT_EQ(duration(59.4), "59 s");
-  EXPECT_EQ(duration(725.0), "12 min 5 s");
+  EXPECT_EQ(duration(725.0), "12 min 05 s");
   EXPECT_EQ(duration(12000.0), "3 h 20 min");
   EXPECT_EQ(duration(std::nan("")), "–");
 }

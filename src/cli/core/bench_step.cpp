@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "cli/core/bench/machine.h"
 #include "cli/core/bench/step_contest.h"
 #include "cli/core/commands.h"
@@ -19,7 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using bench::Contestant;
 using bench::InferenceTimes;
-using bench::median;
 using bench::StepContest;
 
 constexpr double kMegabyte = 1e6;

@@ -16,6 +16,7 @@
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "cli/core/commands.h"
 #include "cli/core/system_probe.h"
 #include "kernels/kernels.h"
@@ -124,16 +125,15 @@ Finding onednn() {
 }
 
 Finding product() {
-  using Clock = std::chrono::steady_clock;
   constexpr int64_t kSide = 512;
   constexpr int kRounds = 5;
   const torch::NoGradGuard no_grad;
   const torch::Tensor a = torch::ones({kSide, kSide}), b = torch::ones({kSide, kSide});
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     const torch::Tensor c = at::mm(a, b);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - start).count());
+    best = std::min(best, watch.seconds());
   }
   const double speed = 2.0 * kSide * kSide * kSide / best;
   Finding finding{"matmul", fmt::format("{0}x{0} in {1:.2f} ms, {2:.0f} GFLOP/s on {3} threads", kSide,

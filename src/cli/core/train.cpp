@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "base/errors.h"
-#include "base/names.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "cli/core/commands.h"
 #include "cli/core/tensor_memory.h"
 #include "cli/core/train_progress.h"

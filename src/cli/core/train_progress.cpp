@@ -115,7 +115,7 @@ void TrainProgress::started(train::Trainer& trainer) {
   first_step_ = trainer.steps_done();
   renorm_ = trainer.config().norm == "renorm";
   averages_ = trainer.average() != nullptr;
-  start_ = Clock::now();
+  watch_ = {};
   for (const auto& [name, value] : start_block(trainer, folder_)) {
     const std::string label = fmt::format("{:<10}", name);
     print(fit_fields({{label, value, 0}}, 0, progress_.colour()));
@@ -129,8 +129,7 @@ std::string TrainProgress::step_text(int64_t step) const { return fmt::format("{
 
 std::string TrainProgress::time_left(int64_t step) const {
   const auto done = static_cast<double>(step - first_step_);
-  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  return duration_text(seconds / done * static_cast<double>(steps_ - step)) + " left";
+  return duration_text(watch_.seconds() / done * static_cast<double>(steps_ - step)) + " left";
 }
 
 std::vector<ProgressField> TrainProgress::fields(const record::StepRecord& record) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/timing.h"
 #include "cli/progress.h"
 #include "record/metrics.h"
 #include "train/run.h"
@@ -56,7 +57,7 @@ class TrainProgress : public train::Observer {
   bool averages_ = false;
   int64_t steps_ = 0;
   int64_t first_step_ = 0;
-  Clock::time_point start_ = Clock::now();
+  Stopwatch watch_;
   Clock::time_point last_shown_ = Clock::time_point::min();
   Recent recent_;
   record::StepRecord last_record_;  // whose clip fractions are shown between records

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -20,6 +19,7 @@
 #endif
 
 #include "base/random.h"
+#include "base/timing.h"
 #include "cli/core/bench/tensor_ops_norm.h"
 #include "models/model.h"
 #include "train/portable_model.h"
@@ -233,10 +233,10 @@ void time_inference(StepContest* contest, const Trainers& trainers, const data::
   for (int64_t round = -1; round < rounds; ++round) {
     for (size_t k = 0; k < models.size(); ++k) {
       progress(fmt::format("inference, round {} of {}", std::max<int64_t>(1, round + 1), rounds));
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       models[k]->forward(images);
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-      if (round >= 0) contest->inference[k].seconds.push_back(taken.count());
+      const double seconds = watch.seconds();
+      if (round >= 0) contest->inference[k].seconds.push_back(seconds);
     }
   }
 }
@@ -252,12 +252,6 @@ void fill_in(BenchStepOptions* options, const models::ModelKind& kind) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 StepContest run_step_contest(const BenchStepOptions& options, const Report& progress) {
   const models::ModelKind& kind = models::model_kind(options.model);

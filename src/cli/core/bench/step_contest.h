@@ -46,6 +46,4 @@ struct StepContest {
 StepContest run_step_contest(const BenchStepOptions& options,
                              const std::function<void(const std::string&)>& progress);
 
-double median(std::vector<double> values);
-
 }  // namespace renorm::cli::bench

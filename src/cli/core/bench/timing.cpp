@@ -8,6 +8,8 @@
 #include <numeric>
 #include <random>
 
+#include "base/timing.h"
+
 namespace renorm::cli::bench {
 namespace {
 
@@ -49,7 +51,7 @@ double quantile(const std::vector<double>& samples, double part) {
 
 Figure figure_of(std::vector<double> samples, int calls) {
   std::sort(samples.begin(), samples.end());
-  return {samples.front(), quantile(samples, 0.5), quantile(samples, 0.75) - quantile(samples, 0.25),
+  return {samples.front(), median(samples), quantile(samples, 0.75) - quantile(samples, 0.25),
           static_cast<int>(samples.size()), calls};
 }
 
