@@ -42,16 +42,56 @@ double difference(Trainer& a, Trainer& b) {
   return worst;
 }
 
-TEST(Trainer, GivesTheSameWhateverThePassesAre) {
+// Parameters, averages, images and the optimizer's state in double.
+class DoubleTrainer : public ::testing::Test {
+ protected:
+  void SetUp() override { torch::set_default_dtype(caffe2::TypeMeta::Make<double>()); }
+  void TearDown() override { torch::set_default_dtype(caffe2::TypeMeta::Make<float>()); }
+
+  static std::unique_ptr<Trainer> make(int64_t chunk) {
+    Config config = tiny_config();
+    config.chunk = chunk;
+    data::Dataset dataset = tiny_dataset();
+    const Config whole = resolved(config, dataset.train->size());
+    const models::MakeNorm norm = norm_of(whole);
+    const auto double_norm = [norm](int64_t channels, Activation activation) {
+      torch::nn::AnyModule layer = norm(channels, activation);
+      layer.ptr()->to(torch::kDouble);
+      return layer;
+    };
+    auto trainer = std::make_unique<Trainer>(whole, std::move(dataset), double_norm);
+    trainer->model().computation.dtype = torch::kDouble;
+    return trainer;
+  }
+};
+
+// Passes change the order of sums and nothing else. Sums of 2,048 terms differ by some 1e-14 of their size,
+// and 50 steps amplify that less than tenfold: measured with a nudge of the weights, 2.2 times. So 1e-10 is
+// far above rounding and far below any mistake.
+TEST_F(DoubleTrainer, GivesTheSameWhateverThePassesAre) {
+  const auto whole = make(0), groups = make(4), uneven = make(13);
+  for (const auto* trainer : {&whole, &groups, &uneven}) take_steps(**trainer, 50);
+  EXPECT_LE(difference(*groups, *whole), 1e-10);
+  EXPECT_LE(difference(*uneven, *whole), 1e-10);
+}
+
+// In float a value may lie so close to the kink of a ReLU that another order of sums puts it on the other
+// side, and its gradient comes or goes: the share of one position of one example, of order one, at the
+// learning rate. The bound is ten of them that last for the whole training. Without a kink in reach the
+// difference is 1e-6.
+TEST(Trainer, GivesTheSameInFloatUpToKinksOfRelus) {
   Trainer whole = tiny_trainer();
   Trainer groups = tiny_trainer([](Config& config) { config.chunk = 4; });
   Trainer uneven = tiny_trainer([](Config& config) { config.chunk = 13; });
   EXPECT_EQ(whole.pass(), 32);
   EXPECT_EQ(groups.pass(), 4);
   EXPECT_EQ(uneven.pass(), 12);
-  for (Trainer* trainer : {&whole, &groups, &uneven}) take_steps(*trainer, 50);
-  EXPECT_LE(difference(groups, whole), 1e-5);
-  EXPECT_LE(difference(uneven, whole), 1e-5);
+  constexpr int kSteps = 50;
+  for (Trainer* trainer : {&whole, &groups, &uneven}) take_steps(*trainer, kSteps);
+  const auto values = static_cast<double>(whole.pass() * whole.dataset().train->pixels());
+  const double bound = 10.0 * whole.config().lr * kSteps / values;
+  EXPECT_LE(difference(groups, whole), bound);
+  EXPECT_LE(difference(uneven, whole), bound);
 }
 
 TEST(Trainer, LearnsTheTinySet) {

@@ -1,0 +1,75 @@
+#include "models/bfloat16.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace renorm::models {
+namespace {
+
+constexpr int64_t kImages = 4;
+constexpr int64_t kChannels = 64;
+constexpr int64_t kSide = 16;
+constexpr int64_t kKernel = 3;
+constexpr int64_t kOutputSide = kSide - kKernel + 1;
+constexpr int kCalls = 3;
+
+// A convolution of ones with a kernel of ones, without padding. Its sums are whole numbers that bfloat16
+// holds exactly: 64 * 3 * 3 = 576 in the output and in the middle of the input's gradient, and
+// 4 * 14 * 14 = 784 in the kernel's gradient.
+struct Ones {
+  Ones(torch::Dtype dtype, torch::MemoryFormat format)
+      : input(torch::ones({kImages, kChannels, kSide, kSide}, dtype).contiguous(format).requires_grad_()),
+        kernel(torch::ones({kChannels, kChannels, kKernel, kKernel}, dtype)
+                   .contiguous(format)
+                   .requires_grad_()) {}
+
+  void compute() {
+    input.mutable_grad() = torch::Tensor();
+    kernel.mutable_grad() = torch::Tensor();
+    output = torch::conv2d(input, kernel);
+    output.backward(torch::ones_like(output));
+  }
+
+  bool is_exact() const {
+    const auto all_are = [](const torch::Tensor& tensor, int64_t value) {
+      return tensor.detach().eq(static_cast<double>(value)).all().item<bool>();
+    };
+    const torch::Tensor middle =
+        input.grad().slice(2, kKernel, kSide - kKernel).slice(3, kKernel, kSide - kKernel);
+    constexpr int64_t kTerms = kChannels * kKernel * kKernel;
+    return all_are(output, kTerms) && all_are(middle, kTerms) &&
+           all_are(kernel.grad(), kImages * kOutputSide * kOutputSide);
+  }
+
+  torch::Tensor input;
+  torch::Tensor kernel;
+  torch::Tensor output;
+};
+
+double seconds_of(Ones& ones) {
+  const auto start = std::chrono::steady_clock::now();
+  ones.compute();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+BFloat16Cost measure_bfloat16(torch::MemoryFormat format) {
+  const torch::AutoGradMode with_gradients(true);
+  Ones narrow(torch::kBFloat16, format);
+  Ones wide(torch::kFloat, format);
+  narrow.compute();
+  wide.compute();
+  double narrow_seconds = std::numeric_limits<double>::infinity();
+  double wide_seconds = narrow_seconds;
+  for (int i = 0; i < kCalls; ++i) {
+    narrow_seconds = std::min(narrow_seconds, seconds_of(narrow));
+    wide_seconds = std::min(wide_seconds, seconds_of(wide));
+  }
+  return {narrow.is_exact(), narrow_seconds / wide_seconds};
+}
+
+}  // namespace renorm::models
