@@ -5,11 +5,11 @@ JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572
 SUITE ?= trixie
 
 .DEFAULT_GOAL := help
-.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat clean
+.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat test-cpus clean
 
 help: ## list the targets
 	@echo "make TARGET [JOBS=n]"
-	@sed -n 's/^\([a-z]*\):.*## /  \1|/p' Makefile | awk -F'|' '{ printf "%-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{ printf "%-11s %s\n", $$1, $$2 }'
 
 run: build ## the paper's experiments on built-in data, a few minutes, with a report to look at
 	build/release/renorm reproduce --quick
@@ -53,6 +53,10 @@ fuzz: ## every parser of outside bytes for a minute under AddressSanitizer
 
 soak: build ## kill and resume training at 100 places, and fill the disk at every write
 	@tools/soak
+
+test-cpus: test ## the tests as on CPUs without AVX-512, AVX2 or SSE4; writes a table in docs/compatibility.md
+	@tools/setup --cpus
+	@tools/test-cpus
 
 compat: ## build and test inside another Debian release: SUITE=bookworm, trixie or sid
 	@tools/compat $(SUITE)
