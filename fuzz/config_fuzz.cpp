@@ -1,4 +1,4 @@
-// Input: a config file. What is read must be written and read again without a change.
+// Input: a config file. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
 #include "train/settings.h"
 

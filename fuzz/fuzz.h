@@ -1,4 +1,4 @@
-// What the fuzz targets share: which refusals are in order, and a check that ends the program.
+// Shared by the fuzz targets: the refusals that are allowed, and a check that ends the program.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace renorm::fuzz {
 
-// The name under which parsers are given their bytes.
+// The file name that parsers are given with their bytes.
 inline const char* const kFile = "FILE";
 
 inline void expect(bool holds, const std::string& what) {
@@ -29,9 +29,8 @@ inline void expect_sentence(const std::string& message) {
          "a refusal with control characters: " + message);
 }
 
-// Whether `parse` took its input. UsageError and DataError are the two ways to refuse outside bytes; any
-// other exception ends the program.
-// A DataError starts with the file.
+// Whether `parse` accepts its input. UsageError and DataError are the two ways to refuse outside bytes; any
+// other exception ends the program. A DataError starts with the file.
 template <typename Parse>
 bool accepts(Parse&& parse, const std::string& file = kFile) {
   try {

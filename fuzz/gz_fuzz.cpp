@@ -1,4 +1,4 @@
-// Input: a gzip file. The same bytes are also packed and must come back, unless the limit forbids it.
+// Input: a gzip file. The same bytes are also packed and must come back unchanged.
 #include <zlib.h>
 
 #include "data/packed_file.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kLimit = 1 << 16;
 
-// The smallest window and memory, because setting up the usual ones costs more than all the rest.
+// The smallest window and memory, because setting up the defaults costs more than everything else.
 std::string packed(const std::string& bytes) {
   z_stream stream{};
   fuzz::expect(deflateInit2(&stream, 1, Z_DEFLATED, 9 + 16, 1, Z_DEFAULT_STRATEGY) == Z_OK, "deflateInit2");

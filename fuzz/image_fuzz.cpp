@@ -1,5 +1,5 @@
-// Input: a byte with the side that the caller wants, then an image file; the checksums of a PNG are put
-// right. Few pixels are allowed, so that an input takes no time.
+// Input: a byte with the wanted side, then an image file; the checksums of a PNG are corrected. Few pixels
+// are allowed, so that an input takes little time.
 #include <zlib.h>
 
 #include "data/image_decode.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kSignature = 8;
 
-// Without this nearly every altered PNG would be refused for its checksums alone.
+// Without this, nearly every altered PNG would be refused for its checksums alone.
 void repair_png(std::string* bytes) {
   if (bytes->compare(0, 4, "\x89PNG") != 0) return;
   for (size_t at = kSignature; at + 12 <= bytes->size();) {
@@ -30,7 +30,7 @@ void repair_png(std::string* bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
   data::DecodeLimits limits;
-  limits.most_pixels = 1 << 14;
+  limits.max_pixels = 1 << 14;
   limits.wanted_side = data[0];
   std::string bytes = fuzz::text_of(data + 1, size - 1);
   repair_png(&bytes);
@@ -38,8 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   data::ImageSize full;
   data::Image image;
   if (!fuzz::accepts([&] { full = data::image_size(bytes, fuzz::kFile, limits); }, start)) return 0;
-  fuzz::expect(full.width > 0 && full.height > 0, "a picture without pixels");
-  fuzz::expect(full.width * full.height <= limits.most_pixels, "more pixels than allowed");
+  fuzz::expect(full.width > 0 && full.height > 0, "an image without pixels");
+  fuzz::expect(full.width * full.height <= limits.max_pixels, "more pixels than allowed");
   if (!fuzz::accepts([&] { image = data::decode_image(bytes, fuzz::kFile, limits); }, start)) return 0;
   fuzz::expect(image.channels == 3, "not three channels");
   fuzz::expect(static_cast<int64_t>(image.pixels.size()) == image.height * image.row_bytes(),

@@ -1,4 +1,4 @@
-// Input: a metrics.jsonl. What is read must be written and read again without a change.
+// Input: a metrics.jsonl. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
 #include "record/metrics.h"
 

@@ -1,4 +1,4 @@
-// Input: the card of an exported model. What is read must be written and read again without a change.
+// Input: the card of an exported model. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
 #include "train/model_card.h"
 

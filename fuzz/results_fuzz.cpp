@@ -1,4 +1,4 @@
-// Input: a results.json. What is read must be written and read again without a change.
+// Input: a results.json. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
 #include "record/results.h"
 

@@ -1,4 +1,4 @@
-// Input: the state.json of a checkpoint. What is read must be written and read again without a change.
+// Input: the state.json of a checkpoint. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
 #include "train/checkpoint.h"
 

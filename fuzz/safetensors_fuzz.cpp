@@ -1,4 +1,4 @@
-// Input: a safetensors file. What is read must be written and read again without a change.
+// Input: a safetensors file. An accepted input must survive writing and reading unchanged.
 #include <map>
 #include <tuple>
 #include <vector>

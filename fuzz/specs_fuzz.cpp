@@ -1,4 +1,4 @@
-// Input: a text that every small language of the flags is offered in turn.
+// Input: a text for each of the small languages of the flags.
 #include "base/text.h"
 #include "data/sampler.h"
 #include "data/strokes.h"

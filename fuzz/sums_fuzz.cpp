@@ -1,4 +1,4 @@
-// Input: the SHA256SUMS of a checkpoint that has two other files. They are read from disk, as ever.
+// Input: the SHA256SUMS of a checkpoint that has two other files. All are read from disk.
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// A folder of this process in memory where there is such a thing, with everything but SHA256SUMS.
+// A folder of this process, in memory if possible, with everything but SHA256SUMS.
 fs::path make_checkpoint() {
   const fs::path base = fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
   static const struct Folder {

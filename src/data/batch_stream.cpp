@@ -11,7 +11,7 @@
 
 namespace renorm::data {
 
-// A thread that loads what is asked for, in that order.
+// A thread that loads what is requested, in that order.
 class BatchStream::Loader {
  public:
   explicit Loader(const Split& split) : split_(split), thread_([this] { work(); }) {}
@@ -70,7 +70,7 @@ class BatchStream::Loader {
   }
 
   const Split& split_;
-  std::deque<std::future<DrawnBatch>> results_;  // of the thread that asks
+  std::deque<std::future<DrawnBatch>> results_;  // used by the requesting thread only
   std::mutex mutex_;                             // for the two below
   std::deque<Job> jobs_;
   bool ends_ = false;
@@ -82,7 +82,7 @@ BatchStream::BatchStream(const Split& split, NextDraws next_draws)
     : split_(split), next_draws_(std::move(next_draws)) {
   try {
     if (split.is_slow()) loader_ = std::make_unique<Loader>(split);
-  } catch (const std::system_error&) {  // no thread to be had: loaded when asked for
+  } catch (const std::system_error&) {  // no thread available: load on demand
   }
 }
 

@@ -1,4 +1,4 @@
-// Batches of a split one after the other, loaded ahead of their use where that pays.
+// Batches of a split in order, loaded ahead if the split is slow.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace renorm::data {
 
-// The examples of the next batch; none: there are no more.
+// The examples of the next batch; empty after the last.
 using NextDraws = std::function<std::vector<Draw>()>;
 
 struct DrawnBatch {
@@ -18,8 +18,8 @@ struct DrawnBatch {
   Batch batch;
 };
 
-// A split that is_slow() is loaded by a thread of its own, at most kAhead batches ahead, so the memory that
-// waits is bounded. Which batches come, and in which order, does not depend on it.
+// A split that is_slow() is loaded by a thread of its own, at most kAhead batches ahead, which bounds memory.
+// The batches and their order do not depend on it.
 class BatchStream {
  public:
   static constexpr size_t kAhead = 2;
@@ -30,7 +30,7 @@ class BatchStream {
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
 
-  // Nothing after the last. Throws what loading this batch threw; the stream is of no use then.
+  // Nothing after the last. Throws what loading this batch threw; the stream is unusable then.
   std::optional<DrawnBatch> next();
 
  private:

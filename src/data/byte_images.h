@@ -1,4 +1,4 @@
-// Images of one size as bytes, with labels: what all readers of small data sets produce. No torch.
+// Images of one size as bytes, with labels: the form in which small data sets are read.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct ByteImages {
   int64_t height = 0;
   int64_t width = 0;
   std::vector<uint8_t> pixels;  // [image][channel][row][column]
-  std::vector<int64_t> labels;  // one an image
+  std::vector<int64_t> labels;  // one per image
 
   int64_t size() const { return static_cast<int64_t>(labels.size()); }
   int64_t image_bytes() const { return channels * height * width; }
@@ -25,13 +25,13 @@ struct ChannelMoments {
   std::vector<double> mean;
   std::vector<double> std;
 };
-// Made from counts of the 256 values in a fixed order, so the result is the same on every machine.
+// Computed from counts of the 256 values in a fixed order, so the result is the same on every machine.
 ChannelMoments channel_moments(const ByteImages& images);
 
 // A data set whose training and test images are in memory.
 struct ByteDataset {
   std::string name;                  // the spec it was opened with
-  std::vector<std::string> classes;  // names, one a label
+  std::vector<std::string> classes;  // names, one per label
   ByteImages train;
   ByteImages test;
 };

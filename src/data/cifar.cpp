@@ -16,9 +16,9 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixels = kChannels * kSide * kSide;
-constexpr int64_t kMostNameBytes = int64_t{1} << 16;
+constexpr int64_t kMaxNameBytes = int64_t{1} << 16;
 
-// One of the two data sets as its files lie in a folder.
+// The files of one of the two data sets.
 struct Files {
   const char* folder;  // what the archive unpacks to
   std::vector<std::string> train;
@@ -28,7 +28,7 @@ struct Files {
   int64_t classes;
 };
 
-// The names, one a line; class-0 and so on if there is no such file.
+// The names, one per line; class-0 and so on if there is no such file.
 std::vector<std::string> read_names(const std::string& path, int64_t classes) {
   std::vector<std::string> names;
   std::error_code error;
@@ -36,12 +36,12 @@ std::vector<std::string> read_names(const std::string& path, int64_t classes) {
     for (int64_t i = 0; i < classes; ++i) names.push_back(fmt::format("class-{}", i));
     return names;
   }
-  for (std::string line : split(read_file(path, kMostNameBytes), '\n')) {
+  for (std::string line : split(read_file(path, kMaxNameBytes), '\n')) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
   if (static_cast<int64_t>(names.size()) != classes) {
-    throw DataError(fmt::format("{}: {} names, expected {}, one a line; without the file numbers are used",
+    throw DataError(fmt::format("{}: {} names, expected {}, one per line; without the file, numbers are used",
                                 printable(path), names.size(), classes));
   }
   return names;
@@ -76,7 +76,7 @@ void parse_cifar(const std::string& bytes, const std::string& file, int64_t labe
   const int64_t size = static_cast<int64_t>(bytes.size());
   if (size == 0 || size % record != 0) {
     throw DataError(
-        fmt::format("{}: {} bytes, expected a multiple of {} (a record) that is not 0; fetch the "
+        fmt::format("{}: {} bytes, expected a multiple of {} (the size of a record) above 0; fetch the "
                     "binary version of the data set again",
                     printable(file), size, record));
   }

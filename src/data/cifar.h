@@ -1,4 +1,4 @@
-// The binary versions of CIFAR-10 and CIFAR-100. No torch.
+// The binary versions of CIFAR-10 and CIFAR-100.
 #pragma once
 
 #include <cstdint>

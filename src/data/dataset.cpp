@@ -1,124 +1,73 @@
 #include "data/dataset.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <utility>
-#include <variant>
 
-#include "base/errors.h"
-#include "base/files.h"
-#include "base/text.h"
-#include "data/cifar.h"
 #include "data/folder_split.h"
-#include "data/idx.h"
-#include "data/strokes.h"
 
 namespace renorm::data {
 namespace {
 
-// `rest` is what follows the name and its colon.
-using OpenBytes = ByteDataset (*)(const std::string& rest, const OpenOptions& options);
-// For images that stay in their files.
-using OpenFiles = FolderIndex (*)(const std::string& rest, const OpenOptions& options);
+constexpr int64_t kPixelsPerTask = 32768;
 
-std::string cache_of(const OpenOptions& options) {
-  return options.cache.empty() ? cache_folder() : options.cache;
-}
+class InMemorySplit : public Split {
+ public:
+  InMemorySplit(ByteImages images, std::vector<ByteTable> tables)
+      : images_(std::move(images)), tables_(std::move(tables)) {}
 
-ByteDataset open_strokes(const std::string& rest, const OpenOptions& options) {
-  return cached_strokes(parse_strokes(rest), cache_of(options), options.threads, options.progress);
-}
+  const std::vector<int64_t>& labels() const override { return images_.labels; }
 
-ByteDataset open_mnist(const std::string& rest, const OpenOptions&) {
-  return read_mnist(rest, mnist_classes());
-}
+  int64_t pixels() const override { return images_.height * images_.width; }
 
-ByteDataset open_fashion_mnist(const std::string& rest, const OpenOptions&) {
-  return read_mnist(rest, fashion_mnist_classes());
-}
-
-ByteDataset open_cifar10(const std::string& rest, const OpenOptions&) { return read_cifar10(rest); }
-
-ByteDataset open_cifar100(const std::string& rest, const OpenOptions&) { return read_cifar100(rest); }
-
-FolderIndex open_pictures(const std::string& rest, const OpenOptions& options) {
-  FolderOptions folder;
-  folder.val_fraction = options.pictures.val_fraction;
-  folder.cache = cache_of(options);
-  return open_folder(rest, folder);
-}
-
-struct Kind {
-  DatasetKind text;
-  bool needs_folder;
-  std::variant<OpenBytes, OpenFiles> open;
-};
-
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> list{
-      {{"strokes", "strokes[:classes=200,train=100,test=20,size=20,strokes=3,noise=0.1,jitter=1,seed=1]",
-        "drawn characters, generated here"},
-       false,
-       open_strokes},
-      {{"mnist", "mnist:DIR", "the four idx files of MNIST, plain or .gz"}, true, open_mnist},
-      {{"fashion-mnist", "fashion-mnist:DIR", "the four idx files of Fashion-MNIST, plain or .gz"},
-       true,
-       open_fashion_mnist},
-      {{"cifar10", "cifar10:DIR", "the binary version of CIFAR-10"}, true, open_cifar10},
-      {{"cifar100", "cifar100:DIR", "the binary version of CIFAR-100 with its 100 fine labels"},
-       true,
-       open_cifar100},
-      {{"folder", "folder:DIR",
-        "your own .jpg and .png files: DIR/train/CLASS and DIR/val/CLASS, or DIR/CLASS with --val-fraction"},
-       true,
-       open_pictures},
-  };
-  return list;
-}
-
-const Kind& kind_named(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Kind& kind : kinds()) {
-    if (kind.text.name == name) return kind;
-    names.push_back(kind.text.name);
+  Batch load(const std::vector<Draw>& draws) const override {
+    for (const Draw& draw : draws) check(draw.index);
+    const int64_t count = static_cast<int64_t>(draws.size());
+    Batch batch{torch::empty({count, images_.channels, images_.height, images_.width}, torch::kFloat),
+                torch::empty({count}, torch::kLong)};
+    float* pixels = batch.images.data_ptr<float>();
+    int64_t* labels = batch.labels.data_ptr<int64_t>();
+    const int64_t area = images_.height * images_.width;
+    const int64_t images_per_task =
+        std::max<int64_t>(1, kPixelsPerTask / std::max<int64_t>(1, images_.image_bytes()));
+    at::parallel_for(0, count, images_per_task, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t index = draws[static_cast<size_t>(i)].index;
+        labels[i] = images_.labels[static_cast<size_t>(index)];
+        standardize(images_.image(index), area, area, 1, tables_, pixels + i * images_.image_bytes());
+      }
+    });
+    return batch;
   }
-  throw UsageError(fmt::format("unknown data set '{}'{}", printable(name), name_hint(name, names)));
-}
 
-struct Found {
-  const Kind& kind;
-  std::string rest;
-};
-
-Found find_kind(const std::string& spec) {
-  const auto [name, rest] = split_spec(spec);
-  const Kind& kind = kind_named(name);
-  if (kind.needs_folder && rest.empty()) {
-    throw UsageError(
-        fmt::format("data set '{}' needs the folder of its files: {}", kind.text.name, kind.text.usage));
+ private:
+  void check(int64_t index) const {
+    if (index < 0 || index >= size()) {
+      throw std::out_of_range(fmt::format("example {} of a split of {}", index, size()));
+    }
   }
-  return {kind, rest};
-}
+
+  ByteImages images_;
+  std::vector<ByteTable> tables_;
+};
 
 }  // namespace
 
-ByteDataset open_byte_dataset(const std::string& spec, const OpenOptions& options) {
-  const Found found = find_kind(spec);
-  const auto* open = std::get_if<OpenBytes>(&found.kind.open);
-  if (open == nullptr) {
-    throw UsageError(
-        fmt::format("the images of '{}' stay in their files, they are not kept as bytes", printable(spec)));
-  }
-  ByteDataset data = (*open)(found.rest, options);
-  data.name = spec;
-  return data;
-}
-
-std::optional<FolderIndex> open_folder_index(const std::string& spec, const OpenOptions& options) {
-  const Found found = find_kind(spec);
-  const auto* open = std::get_if<OpenFiles>(&found.kind.open);
-  if (open == nullptr) return std::nullopt;
-  return (*open)(found.rest, options);
+Description describe(const ByteDataset& data) {
+  ChannelMoments moments = channel_moments(data.train);
+  Description description;
+  description.spec = data.name;
+  description.classes = data.classes;
+  description.channels = data.train.channels;
+  description.height = data.train.height;
+  description.width = data.train.width;
+  description.mean = std::move(moments.mean);
+  description.std = std::move(moments.std);
+  description.fingerprint = fingerprint_of(data.train.labels, data.test.labels, "");
+  return description;
 }
 
 Dataset open_dataset(const std::string& spec, const OpenOptions& options) {
@@ -127,13 +76,14 @@ Dataset open_dataset(const std::string& spec, const OpenOptions& options) {
   return in_memory(open_byte_dataset(spec, options));
 }
 
-const std::vector<DatasetKind>& dataset_kinds() {
-  static const std::vector<DatasetKind> list = [] {
-    std::vector<DatasetKind> texts;
-    for (const Kind& kind : kinds()) texts.push_back(kind.text);
-    return texts;
-  }();
-  return list;
+Dataset in_memory(ByteDataset data) {
+  Dataset dataset;
+  dataset.description = describe(data);
+  const std::vector<ByteTable> tables = standardizing_tables(dataset.description);
+  dataset.train = std::make_shared<InMemorySplit>(std::move(data.train), tables);
+  dataset.plain_train = dataset.train;
+  dataset.test = std::make_shared<InMemorySplit>(std::move(data.test), tables);
+  return dataset;
 }
 
 }  // namespace renorm::data

@@ -1,6 +1,7 @@
-// What is known of a data set without its images. No torch.
+// The description of a data set, without its images, and how its images are standardized.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,17 +14,26 @@ struct Description {
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
-  std::vector<double> mean;  // a channel, in units of a full byte; what standardising subtracts
-  std::vector<double> std;   // what it divides by
-  // How much of the shorter side of somebody's picture is shown to the net: 1 for sets whose images come in
+  std::vector<double> mean;  // per channel, in units of a full byte; standardizing subtracts it
+  std::vector<double> std;   // and divides by this
+  // The share of the shorter side of an image that is the input of the net; 1 for data sets whose images have
   // the right size.
   double centre = 1.0;
-  // Of the labels and, where images have names, of the names: a run goes on only with the data it began with.
+  // Of the labels and, where images have names, of the names. A run resumes only with the same fingerprint.
   std::string fingerprint;
 };
 
 // Of the labels of both splits and of the images' names, one after the other; `names` may be empty.
 std::string fingerprint_of(const std::vector<int64_t>& train, const std::vector<int64_t>& test,
                            const std::string& names);
+
+// The value of each byte of a channel: (byte / 255 - mean) / std. Computed in double and rounded once, so it
+// is the same for every compiler.
+using ByteTable = std::array<float, 256>;
+std::vector<ByteTable> standardizing_tables(const Description& description);  // one per channel
+
+// Fills `out` [channel][pixel]. Pixel p of channel c is bytes[c * channel_step + p * pixel_step].
+void standardize(const uint8_t* bytes, int64_t pixels, int64_t channel_step, int64_t pixel_step,
+                 const std::vector<ByteTable>& tables, float* out);
 
 }  // namespace renorm::data

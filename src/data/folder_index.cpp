@@ -1,17 +1,20 @@
 #include "data/folder_index.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <cerrno>
+#include <memory>
+#include <optional>
 #include <set>
-#include <stdexcept>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/errors.h"
 #include "base/text.h"
-#include "data/folder_cache.h"
-#include "data/folder_tree.h"
 #include "data/packed_file.h"
 
 namespace renorm::data {
@@ -20,87 +23,154 @@ namespace {
 constexpr char kTrain[] = "train";
 constexpr char kVal[] = "val";
 
-// A class while it is put together.
-struct ClassImages {
-  std::string name;
-  Names images;
+// Device and inode: the same for every path to a folder.
+using FolderIdentity = std::pair<uint64_t, uint64_t>;
+using Names = std::vector<std::string>;
+
+struct Listing {
+  FolderIdentity identity;
+  Names folders;       // sorted by bytes; links to folders are folders
+  Names images;        // sorted by bytes; links to files are files
+  int64_t others = 0;  // files that are not images, and links that lead nowhere
 };
 
-std::string absolute_path(const std::string& dir) {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::canonical(dir, error);
-  return error ? dir : path.string();
+// "a" and "b" as "a/b"; either may be "".
+std::string joined(const std::string& folder, std::string_view name) {
+  if (folder.empty()) return std::string(name);
+  std::string path = folder;
+  if (name.empty()) return path;
+  if (path.back() != '/') path += '/';
+  return path.append(name);
 }
 
-// One folder of classes; `split` is "train", "val" or "".
-std::vector<ClassImages> read_classes(FolderTree* tree, const std::string& split, int64_t* others) {
-  std::set<FolderIdentity> above;
-  FolderIdentity identity;
-  tree->list("", &identity);
-  above.insert(identity);
-  const FolderListing& listing = tree->list(split, &identity);
-  above.insert(identity);
-  *others += listing.others;
-  for_each_name(listing.images, [&](std::string_view) { ++*others; });  // of no class
-  std::vector<ClassImages> classes;
-  for_each_name(listing.folders, [&](std::string_view name) {
-    ClassImages images{std::string(name), {}};
-    std::set<FolderIdentity> seen = above;
-    const std::string folder = joined(split, name);
-    if (!tree->images_below(folder, &seen, &images.images, others)) {
+// Ends in .jpg, .jpeg or .png in any case.
+bool is_image_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string ending(name.substr(dot + 1));
+  for (char& letter : ending) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return ending == "jpg" || ending == "jpeg" || ending == "png";
+}
+
+[[noreturn]] void refuse(const std::string& path, int error) {
+  const std::string sentence = failure("list the folder", path, error);
+  if (error == EIO || error == ENOMEM || error == EMFILE || error == ENFILE) throw IoError(sentence);
+  throw MissingInputError(sentence);
+}
+
+enum class EntryKind { kFolder, kFile, kOther };
+
+EntryKind kind_of(int folder, const dirent& entry) {
+  if (entry.d_type == DT_DIR) return EntryKind::kFolder;
+  if (entry.d_type == DT_REG) return EntryKind::kFile;
+  if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return EntryKind::kOther;
+  struct stat status = {};
+  if (::fstatat(folder, entry.d_name, &status, 0) != 0) return EntryKind::kOther;
+  if (S_ISDIR(status.st_mode)) return EntryKind::kFolder;
+  return S_ISREG(status.st_mode) ? EntryKind::kFile : EntryKind::kOther;
+}
+
+struct CloseFolder {
+  void operator()(DIR* stream) const { ::closedir(stream); }
+};
+
+// Hidden names, which start with a dot, are left out.
+Listing list(const std::string& path) {
+  Descriptor descriptor(open_file(path, O_RDONLY | O_DIRECTORY));
+  struct stat status = {};
+  if (!descriptor.valid() || ::fstat(descriptor.get(), &status) != 0) refuse(path, errno);
+  const std::unique_ptr<DIR, CloseFolder> stream(::fdopendir(descriptor.get()));
+  if (stream == nullptr) refuse(path, errno);
+  const int folder = descriptor.release();  // the stream closes it
+  Listing listing;
+  listing.identity = {status.st_dev, status.st_ino};
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream.get());  // NOLINT(concurrency-mt-unsafe): a stream of its own
+    if (entry == nullptr) break;
+    if (entry->d_name[0] == '.') continue;
+    const EntryKind kind = kind_of(folder, *entry);
+    if (kind == EntryKind::kFolder) {
+      listing.folders.emplace_back(entry->d_name);
+    } else if (kind == EntryKind::kFile && is_image_name(entry->d_name)) {
+      listing.images.emplace_back(entry->d_name);
+    } else {
+      ++listing.others;
+    }
+  }
+  if (errno != 0) refuse(path, errno);
+  std::sort(listing.folders.begin(), listing.folders.end());
+  std::sort(listing.images.begin(), listing.images.end());
+  return listing;
+}
+
+using Seen = std::set<FolderIdentity>;
+
+// The images in `folder` and all below it, relative to it. Folders in `seen` are not entered, which ends
+// loops of links; nothing if `folder` itself is one of them.
+std::optional<Names> images_below(const std::string& folder, Seen seen, int64_t* others) {
+  Names images;
+  Names waiting{""};  // relative to `folder`; the last is the next
+  while (!waiting.empty()) {
+    const std::string below = std::move(waiting.back());
+    waiting.pop_back();
+    const Listing listing = list(joined(folder, below));
+    const bool entered = seen.insert(listing.identity).second;
+    if (!entered && below.empty()) return std::nullopt;
+    if (!entered) continue;
+    *others += listing.others;
+    for (const std::string& name : listing.images) images.push_back(joined(below, name));
+    for (auto name = listing.folders.rbegin(); name != listing.folders.rend(); ++name) {
+      waiting.push_back(joined(below, *name));
+    }
+  }
+  return images;
+}
+
+// Calls use(name, images) for each class in `folder`; `top` is the identity of the folder that was opened.
+template <typename Use>
+void for_each_class(const std::string& folder, const FolderIdentity& top, int64_t* others, Use&& use) {
+  const Listing listing = list(folder);
+  *others += listing.others + static_cast<int64_t>(listing.images.size());  // images of no class
+  bool any = false;
+  for (const std::string& name : listing.folders) {
+    const std::string path = joined(folder, name);
+    const std::optional<Names> images = images_below(path, {top, listing.identity}, others);
+    if (!images) {
       ++*others;  // a link to the folder that holds it
-      return;
+      continue;
     }
-    if (images.images.empty()) {
-      throw DataError(fmt::format("'{}': an empty class; it holds no .jpg, .jpeg or .png file",
-                                  printable(joined(tree->root(), folder))));
+    if (images->empty()) {
+      throw DataError(
+          fmt::format("'{}': an empty class; it holds no .jpg, .jpeg or .png file", printable(path)));
     }
-    classes.push_back(std::move(images));
-  });
-  if (!classes.empty()) return classes;
-  throw DataError(fmt::format("'{}': holds no folders of images; make one for each class",
-                              printable(joined(tree->root(), split))));
-}
-
-void add_all(const Names& names, int64_t label, ImageList* list) {
-  for_each_name(names, [&](std::string_view name) { list->add(name, label); });
-}
-
-void add_val(FolderTree* tree, FolderIndex* index) {
-  index->val_folder = joined(tree->root(), kVal);
-  for (const ClassImages& one : read_classes(tree, kVal, &index->others)) {
-    const auto place = std::lower_bound(index->classes.begin(), index->classes.end(), one.name);
-    if (place == index->classes.end() || *place != one.name) {
-      throw DataError(fmt::format("'{}': a class that is not in '{}'",
-                                  printable(joined(index->val_folder, one.name)),
-                                  printable(index->train_folder)));
-    }
-    add_all(one.images, place - index->classes.begin(), &index->val);
+    any = true;
+    use(name, *images);
   }
-}
-
-// Each name goes to the side that its hash says; if none stays for training, the one with the greatest does.
-void split_class(const ClassImages& one, int64_t label, double fraction, FolderIndex* index) {
-  double greatest = -1.0;
-  for_each_name(one.images, [&](std::string_view name) {
-    greatest = std::max(greatest, val_hash(joined(one.name, name)));
-  });
-  const double border = std::min(fraction, greatest);
-  for_each_name(one.images, [&](std::string_view name) {
-    const bool val = val_hash(joined(one.name, name)) < border;
-    (val ? index->val : index->train).add(name, label);
-  });
-}
-
-void split_all(const std::vector<ClassImages>& classes, double fraction, FolderIndex* index) {
-  index->val_folder = index->train_folder;
-  for (size_t label = 0; label < classes.size(); ++label) {
-    split_class(classes[label], static_cast<int64_t>(label), fraction, index);
-  }
-  if (index->val.size() > 0) return;
+  if (any) return;
   throw DataError(
-      fmt::format("'{}': none of its {} images fell into the fraction {} for validation; raise it",
-                  printable(index->train_folder), index->train.size(), shortest(fraction)));
+      fmt::format("'{}': holds no folders of images; make one for each class", printable(folder)));
+}
+
+int64_t label_of(const FolderIndex& index, const std::string& name) {
+  const auto place = std::lower_bound(index.classes.begin(), index.classes.end(), name);
+  if (place != index.classes.end() && *place == name) return place - index.classes.begin();
+  throw DataError(fmt::format("'{}': a class that is not in '{}'", printable(joined(index.val_folder, name)),
+                              printable(index.train_folder)));
+}
+
+// Each name goes to the side that its hash determines; if none is left for training, the one with the largest
+// hash is.
+void split_class(const std::string& name, const Names& images, double fraction, FolderIndex* index) {
+  const auto label = static_cast<int64_t>(index->classes.size()) - 1;
+  double max = -1.0;
+  for (const std::string& image : images) max = std::max(max, val_hash(joined(name, image)));
+  const double border = std::min(fraction, max);
+  for (const std::string& image : images) {
+    (val_hash(joined(name, image)) < border ? index->val : index->train).add(image, label);
+  }
 }
 
 struct Layout {
@@ -108,54 +178,22 @@ struct Layout {
   bool val;
 };
 
-Layout layout_of(FolderTree* tree, double fraction) {
-  FolderIdentity identity;
-  Layout layout{false, false};
-  for_each_name(tree->list("", &identity).folders, [&](std::string_view name) {
-    layout.train = layout.train || name == kTrain;
-    layout.val = layout.val || name == kVal;
-  });
-  const std::string dir = printable(tree->root());
-  if (layout.val && !layout.train) throw DataError(fmt::format("'{}': has a folder val but no train", dir));
+Layout layout_of(const std::string& dir, const Names& folders, double fraction) {
+  const auto has = [&](const char* name) { return std::binary_search(folders.begin(), folders.end(), name); };
+  const Layout layout{has(kTrain), has(kVal)};
+  const std::string shown = printable(dir);
+  if (layout.val && !layout.train) throw DataError(fmt::format("'{}': has a folder val but no train", shown));
   if (layout.val && fraction > 0.0) {
     throw UsageError(
-        fmt::format("'{}': has a folder val; a fraction for validation is for folders without it", dir));
+        fmt::format("'{}': has a folder val; a fraction for validation is for folders without it", shown));
   }
   if (!layout.val && fraction == 0.0) {
     throw UsageError(
-        fmt::format("'{}': has no folder val beside a folder train; to split one folder of classes, say with "
-                    "--val-fraction how much is for validation",
-                    dir));
+        fmt::format("'{}': has no folder val beside a folder train; to split one folder of classes, set "
+                    "--val-fraction",
+                    shown));
   }
   return layout;
-}
-
-FolderIndex build(FolderTree* tree, double fraction) {
-  const Layout layout = layout_of(tree, fraction);
-  const std::string split = layout.train ? kTrain : "";
-  FolderIndex index;
-  index.train_folder = joined(tree->root(), split);
-  const std::vector<ClassImages> classes = read_classes(tree, split, &index.others);
-  for (const ClassImages& one : classes) index.classes.push_back(one.name);
-  if (!layout.val) {
-    split_all(classes, fraction, &index);
-    return index;
-  }
-  for (size_t label = 0; label < classes.size(); ++label) {
-    add_all(classes[label].images, static_cast<int64_t>(label), &index.train);
-  }
-  add_val(tree, &index);
-  return index;
-}
-
-// With what is known; puts what it finds into the cache.
-FolderIndex build_from(const std::string& dir, FolderListings known, const FolderOptions& options,
-                       const std::string& root) {
-  FolderTree tree(dir, std::move(known), options.settle_ns);
-  FolderIndex index = build(&tree, options.val_fraction);
-  index.listed = tree.listed();
-  if (!options.cache.empty() && tree.differs()) write_folder_cache(root, options.cache, tree.listings());
-  return index;
 }
 
 }  // namespace
@@ -182,22 +220,34 @@ std::string FolderIndex::val_path(int64_t index) const {
   return joined(joined(val_folder, classes[label]), val.name(index));
 }
 
-FolderIndex open_folder(const std::string& dir, const FolderOptions& options) {
-  if (!(options.val_fraction >= 0.0 && options.val_fraction < 1.0)) {
+FolderIndex open_folder(const std::string& dir, double val_fraction) {
+  if (!(val_fraction >= 0.0 && val_fraction < 1.0)) {
     throw UsageError(fmt::format("the fraction for validation must be at least 0 and below 1, got {}",
-                                 shortest(options.val_fraction)));
+                                 shortest(val_fraction)));
   }
   check_data_folder(dir);
-  const std::string root = absolute_path(dir);
-  if (options.cache.empty()) return build_from(dir, {}, options, root);
-  FolderListings known = read_folder_cache(root, options.cache).value_or(FolderListings{});
-  if (known.empty()) return build_from(dir, {}, options, root);
-  try {
-    return build_from(dir, std::move(known), options, root);
-  } catch (const std::runtime_error&) {
-    // The reason may be in the cache: a link that its folder still lists, but that leads nowhere by now.
-    return build_from(dir, {}, options, root);
+  const Listing top = list(dir);
+  const Layout layout = layout_of(dir, top.folders, val_fraction);
+  FolderIndex index;
+  index.train_folder = layout.train ? joined(dir, kTrain) : dir;
+  index.val_folder = layout.val ? joined(dir, kVal) : index.train_folder;
+  for_each_class(index.train_folder, top.identity, &index.others,
+                 [&](const std::string& name, const Names& images) {
+                   index.classes.push_back(name);
+                   split_class(name, images, val_fraction, &index);
+                 });
+  if (layout.val) {
+    for_each_class(index.val_folder, top.identity, &index.others,
+                   [&](const std::string& name, const Names& images) {
+                     const int64_t label = label_of(index, name);
+                     for (const std::string& image : images) index.val.add(image, label);
+                   });
+  } else if (index.val.size() == 0) {
+    throw DataError(
+        fmt::format("'{}': none of its {} images fell into the fraction {} for validation; raise it",
+                    printable(index.train_folder), index.train.size(), shortest(val_fraction)));
   }
+  return index;
 }
 
 // FNV-1a, whose high bits are then mixed as splitmix64 does: the names differ mostly at their ends.

@@ -12,24 +12,23 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "data/image_file.h"
+#include "data/image_decode.h"
 #include "data/parallel.h"
-#include "data/standardise.h"
 
 namespace renorm::data {
 namespace {
 
 constexpr int64_t kChannels = 3;
-constexpr int64_t kAlwaysSkipped = 10;  // so many bad files are skipped, however few there are in all
-constexpr int64_t kShareSkipped = 100;  // else one of so many
+constexpr int64_t kAlwaysSkipped = 10;  // bad files that are skipped even in a small split
+constexpr int64_t kShareSkipped = 100;  // in a larger one, one in so many
 
 enum class Role { kTraining, kEvaluation };
 
-// What both splits are made of.
+// Shared by the splits.
 struct Folder {
   FolderIndex index;
   std::string spec;
-  PictureOptions pictures;
+  ImageOptions images;
   int threads;
   std::vector<ByteTable> tables;
 };
@@ -39,26 +38,16 @@ struct Fault {
   std::string reason;
 };
 
-// How one draw ended.
+// The result of one draw.
 struct Outcome {
   bool shown = false;
   std::vector<Fault> faults;
 };
 
-// What is random about an example depends on nothing but its numbers.
+// The randomness of an example depends on its numbers alone.
 RandomStream stream_for(uint64_t seed, const Draw& draw) {
   RandomStream of_ticket(seed, Purpose::kAugment, draw.ticket);
   return RandomStream(of_ticket.bits(), Purpose::kAugment, static_cast<uint64_t>(draw.index));
-}
-
-void standardise(const Image& image, const std::vector<ByteTable>& tables, float* out) {
-  const int64_t area = image.width * image.height;
-  for (int64_t c = 0; c < kChannels; ++c) {
-    const ByteTable& table = tables[static_cast<size_t>(c)];
-    const uint8_t* from = image.pixels.data() + c;
-    float* to = out + c * area;
-    for (int64_t p = 0; p < area; ++p) to[p] = table[from[p * kChannels]];
-  }
 }
 
 class FolderSplit : public Split {
@@ -68,7 +57,7 @@ class FolderSplit : public Split {
       : folder_(std::move(folder)),
         role_(role),
         images_(images),
-        most_bad_(std::max(kAlwaysSkipped, images_.size() / kShareSkipped)) {}
+        max_bad_(std::max(kAlwaysSkipped, images_.size() / kShareSkipped)) {}
 
   const std::vector<int64_t>& labels() const override { return images_.labels(); }
   int64_t pixels() const override { return side() * side(); }
@@ -91,7 +80,7 @@ class FolderSplit : public Split {
   }
 
  private:
-  int64_t side() const { return folder_->pictures.transform.size; }
+  int64_t side() const { return folder_->images.transform.size; }
   int64_t image_floats() const { return kChannels * pixels(); }
 
   void check(int64_t index) const {
@@ -105,22 +94,20 @@ class FolderSplit : public Split {
     return of_training() ? folder_->index.train_path(index) : folder_->index.val_path(index);
   }
 
-  // Throws if the picture cannot be had.
+  // Throws if the image cannot be read.
   void read(const Draw& draw, float* out) const {
     const std::string path = path_of(draw.index);
     const std::string bytes = read_image_file(path);
-    const TransformOptions& transform = folder_->pictures.transform;
-    if (role_ == Role::kEvaluation) {
-      standardise(evaluation_image(bytes, path, transform), folder_->tables, out);
-      return;
-    }
-    RandomStream stream = stream_for(folder_->pictures.seed, draw);
-    standardise(training_image(bytes, path, transform, stream), folder_->tables, out);
+    const TransformOptions& transform = folder_->images.transform;
+    RandomStream stream = stream_for(folder_->images.seed, draw);
+    const Image image = role_ == Role::kTraining ? training_image(bytes, path, transform, stream)
+                                                 : evaluation_image(bytes, path, transform);
+    standardize(image.pixels.data(), pixels(), 1, kChannels, folder_->tables, out);
   }
 
   Outcome show(const Draw& draw, float* out) const {
     Outcome outcome;
-    if (folder_->pictures.on_bad_image == OnBadImage::kFail) {
+    if (folder_->images.on_bad_image == OnBadImage::kFail) {
       read(draw, out);
       outcome.shown = true;
       return outcome;
@@ -131,15 +118,15 @@ class FolderSplit : public Split {
       outcome.shown = !reason;
       if (outcome.shown) return outcome;
       outcome.faults.push_back({tried.index, std::move(*reason)});
-      // More than that are refused anyway: no need to try a whole class.
-      const bool enough = static_cast<int64_t>(outcome.faults.size()) > most_bad_;
+      // More are refused anyway, so there is no need to try a whole class.
+      const bool enough = static_cast<int64_t>(outcome.faults.size()) > max_bad_;
       if (role_ == Role::kEvaluation || enough) return outcome;
       tried.index = next_of_class(tried.index);
     } while (tried.index != draw.index);
     refuse_class(draw.index, outcome.faults);
   }
 
-  // In the order of the index, after the last of the class its first. An index holds class after class.
+  // In the order of the index, the first of the class after the last. An index holds class after class.
   int64_t next_of_class(int64_t index) const {
     const std::vector<int64_t>& all = labels();
     const auto [first, last] = std::equal_range(all.begin(), all.end(), all[static_cast<size_t>(index)]);
@@ -155,23 +142,23 @@ class FolderSplit : public Split {
         printable(folder_->index.train_folder + "/" + name), faults.size(), faults.back().reason));
   }
 
-  // In the order of the batch, so that the number of threads does not change what is said.
+  // In the order of the batch, so that the number of threads does not change the message.
   void remember(const std::vector<Outcome>& outcomes) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Outcome& outcome : outcomes) {
       for (const Fault& fault : outcome.faults) {
         bad_.insert(fault.index);
-        if (static_cast<int64_t>(bad_.size()) > most_bad_) give_up(fault.reason);
+        if (static_cast<int64_t>(bad_.size()) > max_bad_) give_up(fault.reason);
       }
     }
   }
 
   [[noreturn]] void give_up(const std::string& reason) const {
-    const double fraction = folder_->pictures.val_fraction;
+    const double fraction = folder_->images.val_fraction;
     throw DataError(fmt::format(
         "{} of the {} {} images were found bad, more than the {} that are skipped; the last one: {}; all are "
         "listed by: renorm data {} --check{}",
-        bad_.size(), size(), of_training() ? "training" : "test", most_bad_, reason,
+        bad_.size(), size(), of_training() ? "training" : "test", max_bad_, reason,
         printable(shell_quoted(folder_->spec)),
         fraction > 0.0 ? " --val-fraction " + shortest(fraction) : ""));
   }
@@ -198,7 +185,7 @@ class FolderSplit : public Split {
   std::shared_ptr<const Folder> folder_;
   Role role_;
   const ImageList& images_;
-  int64_t most_bad_;
+  int64_t max_bad_;
   mutable std::mutex mutex_;
   mutable std::set<int64_t> bad_;  // found so far
 };
@@ -228,10 +215,10 @@ Description describe_folder(const FolderIndex& index, const TransformOptions& tr
 
 Dataset folder_dataset(FolderIndex index, const std::string& spec, const OpenOptions& options) {
   Dataset dataset;
-  dataset.description = describe_folder(index, options.pictures.transform);
+  dataset.description = describe_folder(index, options.images.transform);
   dataset.description.spec = spec;
   const auto folder = std::make_shared<const Folder>(Folder{
-      std::move(index), spec, options.pictures, options.threads, standardising_tables(dataset.description)});
+      std::move(index), spec, options.images, options.threads, standardizing_tables(dataset.description)});
   const FolderIndex& all = folder->index;
   dataset.train = std::make_shared<FolderSplit>(folder, Role::kTraining, all.train);
   dataset.plain_train = std::make_shared<FolderSplit>(folder, Role::kEvaluation, all.train);

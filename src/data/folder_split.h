@@ -1,4 +1,4 @@
-// People's own images as a data set: read and decoded anew each time they are shown.
+// Images in a folder as a data set: read and decoded each time they are loaded.
 #pragma once
 
 #include <string>
@@ -8,17 +8,19 @@
 
 namespace renorm::data {
 
-// Mean and std are ImageNet's, which nets for pictures are usually trained with; the fingerprint is of the
-// labels and of the names of classes and images. `spec` is left empty.
+// Mean and std are ImageNet's, as is usual for photographs; the fingerprint is of the labels and of the names
+// of classes and images. `spec` is left empty.
 Description describe_folder(const FolderIndex& index, const TransformOptions& transform);
 
-// Training images are cropped and coloured at random, as (options.pictures.seed, index, ticket) alone say;
-// test images are the middle of each picture. Decoded on options.threads threads, which changes nothing.
+// Training images are cropped and coloured at random, determined by (options.images.seed, index, ticket)
+// alone; test images are the centre of each image. Decoded on options.threads threads, without effect on the
+// result.
 //
-// A picture that cannot be had throws DataError, MissingInputError or IoError that names its file, the first
+// An image that cannot be read throws DataError, MissingInputError or IoError with its file name, the first
 // one of the batch. With OnBadImage::kSkip, training takes the next image of the class instead, after the
-// last the first, so labels and sizes of batches stay; evaluation leaves it out. DataError if nothing of a
-// class can be read, or if more than 10 and more than 1 % of the split's files were found bad so far.
+// last the first, so labels and sizes of batches do not change; evaluation leaves it out. DataError if
+// nothing of a class can be read, or if more than 10 and more than 1 % of the split's files were found bad so
+// far.
 Dataset folder_dataset(FolderIndex index, const std::string& spec, const OpenOptions& options);
 
 }  // namespace renorm::data

@@ -8,11 +8,11 @@
 namespace renorm::data {
 namespace {
 
-// The third byte says "unsigned bytes", the last how many dimensions follow.
+// The third byte stands for unsigned bytes, the last is the number of dimensions that follow.
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 constexpr size_t kWordBytes = 4;
-constexpr int64_t kMostSide = 4096;
+constexpr int64_t kMaxSide = 4096;
 
 uint32_t big_endian(const std::string& bytes, size_t at) {
   uint32_t word = 0;
@@ -43,14 +43,15 @@ void check_size(const std::string& bytes, const std::string& file, int64_t expec
                 const char* kind) {
   const int64_t size = static_cast<int64_t>(bytes.size());
   if (size == expected) return;
-  throw DataError(fmt::format("{}: {} bytes, but its header says {} {}, which take {}; fetch the file again",
-                              printable(file), size, count, kind, expected));
+  throw DataError(
+      fmt::format("{}: {} bytes, but its header states {} {}, which take {}; fetch the file again",
+                  printable(file), size, count, kind, expected));
 }
 
 void check_side(const std::string& file, int64_t side, const char* what) {
-  if (side >= 1 && side <= kMostSide) return;
-  throw DataError(fmt::format("{}: its header says images of {} {}, expected 1 to {}", printable(file), side,
-                              what, kMostSide));
+  if (side >= 1 && side <= kMaxSide) return;
+  throw DataError(fmt::format("{}: its header states images of {} {}, expected 1 to {}", printable(file),
+                              side, what, kMaxSide));
 }
 
 void check_same_count(const std::string& images_file, int64_t images, const std::string& labels_file,

@@ -1,4 +1,4 @@
-// The idx files of MNIST and Fashion-MNIST. No torch.
+// The idx files of MNIST and Fashion-MNIST.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A picture in memory. No torch.
+// An image in memory, and which way up it is.
 #pragma once
 
 #include <cstddef>
@@ -26,5 +26,15 @@ struct ImageSize {
   int64_t width = 0;
   int64_t height = 0;
 };
+
+// The orientation, 1 .. 8, that an EXIF block (a TIFF header and its first directory) states; 1 if it states
+// none or is damaged.
+int exif_orientation(const uint8_t* block, size_t size);
+
+// Orientations 5 .. 8 exchange width and height.
+inline bool turns_sideways(int orientation) { return orientation >= 5; }
+
+// The image, turned and mirrored so that its orientation becomes 1.
+Image upright(Image stored, int orientation);
 
 }  // namespace renorm::data

@@ -7,8 +7,8 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "data/exif.h"
-#include "data/image_codecs.h"
+#include "data/jpeg_decode.h"
+#include "data/png_decode.h"
 
 namespace renorm::data {
 namespace {
@@ -21,7 +21,7 @@ struct Signature {
 };
 constexpr Signature kJpeg{"JPEG", 0, "\xff\xd8\xff", 3};
 constexpr Signature kPng{"PNG", 0, "\x89PNG\r\n\x1a\n", 8};
-// What people have among their pictures under a name that ends in .jpg.
+// Other formats that occur under names that end in .jpg.
 constexpr Signature kOthers[] = {
     {"GIF", 0, "GIF8", 4},   {"WebP", 8, "WEBP", 4},    {"BMP", 0, "BM", 2},       {"TIFF", 0, "II*\0", 4},
     {"TIFF", 0, "MM\0*", 4}, {"HEIF", 4, "ftyphei", 7}, {"AVIF", 4, "ftypavif", 8}};
@@ -52,9 +52,9 @@ StoredImage decode_stored(const std::string& bytes, const std::string& file, con
 
 void check_pixels(ImageSize size, const std::string& file, const DecodeLimits& limits) {
   // Both sides have at most 31 bits, so the product cannot overflow.
-  if (size.width * size.height <= limits.most_pixels) return;
+  if (size.width * size.height <= limits.max_pixels) return;
   throw DataError(fmt::format("'{}': {}x{} pixels are more than the {} that renorm reads", printable(file),
-                              size.width, size.height, limits.most_pixels));
+                              size.width, size.height, limits.max_pixels));
 }
 
 ImageSize image_size(const std::string& bytes, const std::string& file, const DecodeLimits& limits) {

@@ -1,33 +1,72 @@
-// JPEG and PNG files as pictures. No torch.
+// JPEG and PNG files: reading and decoding.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "base/errors.h"
+#include "base/files.h"
 #include "data/image.h"
 
 namespace renorm::data {
 
 struct DecodeLimits {
-  // Of the file, however small it is decoded: 134 million, above the cameras of 100 million.
-  int64_t most_pixels = int64_t{1} << 27;
-  // A JPEG may be decoded at 1/8, 1/4 or 1/2 of its size if its shorter side still has this many pixels; 0:
-  // at full size. These are the scales that libjpeg-turbo does faster than the full size.
+  // Of the image at full size, even if it is decoded smaller: 134 million, above cameras of 100 million.
+  int64_t max_pixels = int64_t{1} << 27;
+  // A JPEG is decoded at 1/8, 1/4 or 1/2 of its size if its shorter side still has this many pixels; 0: at
+  // full size. These are the scales at which libjpeg-turbo is faster than at full size.
   int64_t wanted_side = 0;
 };
 
-// The size of the upright picture at full size, from the file's header alone. Throws as decode_image does.
+// The size of the upright image at full size, from the file's header alone. Throws as decode_image does.
 ImageSize image_size(const std::string& bytes, const std::string& file, const DecodeLimits& limits);
 
-// The upright picture in red, green and blue. What the file is, its first bytes say, not its name.
+// The upright image in red, green and blue. The first bytes of the file determine its format, not its name.
 // - JPEG: grey, YCbCr, RGB, CMYK and YCCK (inverted, as Adobe writes them, if the Adobe marker is there);
 //   sequential or progressive. Only a missing end marker of a sequential file is forgiven. Altered bytes that
-//   still are codes cannot be told from a picture.
-// - PNG: every colour type and depth, interlaced too. Of 16 bits a value is rounded to 8. What is
-//   transparent is mixed with white. Gamma and colour profiles are ignored, as in training code at large.
-// - Both are turned upright as their EXIF orientation says; an EXIF block that makes no sense says nothing.
-// Throws DataError "'FILE': ..." for anything else, for a damaged file, and, before memory is taken for
-// them, for more than `most_pixels`.
+//   are still valid codes are not detected.
+// - PNG: every colour type and depth, interlaced too. Values of 16 bits are rounded to 8. Transparent pixels
+//   are mixed with white. Gamma and colour profiles are ignored, as is usual in training code.
+// - Both are turned upright by their EXIF orientation; an invalid EXIF block is ignored.
+// Throws DataError "'FILE': ..." for anything else, for a damaged file, and, before memory is allocated, for
+// more than `max_pixels`.
 Image decode_image(const std::string& bytes, const std::string& file, const DecodeLimits& limits);
+
+// 268 million: above the size of any image of max_pixels, unless it is padded.
+constexpr int64_t kMaxImageFileBytes = int64_t{1} << 28;
+
+// Throws as read_file does.
+inline std::string read_image_file(const std::string& path) { return read_file(path, kMaxImageFileBytes); }
+
+// Calls read(), which reads and decodes an image. Returns the message of its error if the file is damaged,
+// gone or unreadable.
+template <typename Read>
+std::optional<std::string> fault_of(Read&& read) {
+  try {
+    read();
+    return std::nullopt;
+  } catch (const DataError& error) {
+    return error.what();
+  } catch (const MissingInputError& error) {
+    return error.what();
+  } catch (const IoError& error) {
+    return error.what();
+  }
+}
+
+// The rest of this header is for the decoders of the formats.
+
+// An image before it is turned upright.
+struct StoredImage {
+  ImageSize size;       // at full size
+  int orientation = 1;  // EXIF, 1 .. 8
+  Image image;          // empty if only the header was read
+};
+
+enum class DecodePart { kHeader, kAll };
+
+// Throws DataError if there are too many pixels.
+void check_pixels(ImageSize size, const std::string& file, const DecodeLimits& limits);
 
 }  // namespace renorm::data

@@ -7,7 +7,7 @@
 namespace renorm::data {
 namespace {
 
-// What each value of one output line is made of: weights of neighbouring input places, adding up to 1.
+// For each value of an output line, the weights of neighbouring input places, which add up to 1.
 struct Taps {
   struct Span {
     int64_t first;   // input place
@@ -29,7 +29,7 @@ Taps make_taps(double start, double length, int64_t input, int64_t output) {
   std::vector<double> line;
   for (int64_t i = 0; i < output; ++i) {
     const double centre = start + (static_cast<double>(i) + 0.5) * step;
-    // Places are pixels' middles. Clamping twice keeps at least the nearest pixel.
+    // Places are the centres of pixels. Clamping twice keeps at least the nearest pixel.
     const auto first = static_cast<int64_t>(std::clamp(std::floor(centre - reach + 0.5), 0.0, last_place));
     const auto last =
         static_cast<int64_t>(std::clamp(std::ceil(centre + reach - 0.5) - 1.0, double(first), last_place));
@@ -52,8 +52,8 @@ Taps make_taps(double start, double length, int64_t input, int64_t output) {
 
 float as_float(uint8_t value) { return static_cast<float>(value); }
 
-// sums[i] = total of weight * row[i] over the rows of a span. Four rows a turn: the sums are read and written
-// less often.
+// sums[i] = total of weight * row[i] over the rows of a span. Four rows at a time, so that the sums are
+// loaded and stored less often.
 void mix_rows(const uint8_t* rows, int64_t stride, const float* weights, int64_t count, int64_t size,
               float* __restrict sums) {
   std::fill_n(sums, size, 0.0F);
@@ -75,7 +75,7 @@ void mix_rows(const uint8_t* rows, int64_t stride, const float* weights, int64_t
 
 uint8_t to_byte(float value) { return static_cast<uint8_t>(std::min(std::max(value + 0.5F, 0.0F), 255.0F)); }
 
-// One output row from a mixed one that begins at place `taps.begin`. Lanes above kChannels are filled and
+// One output row from a mixed one that begins at place `taps.begin`. Lanes above kChannels are computed and
 // dropped, so that a pixel is one vector.
 template <int kChannels, int kLanes>
 void mix_columns(const float* mixed, const Taps& taps, uint8_t* into) {
@@ -97,7 +97,7 @@ Image resize(const Image& source, const Box& box, ImageSize size) {
   const Taps down = make_taps(box.top, box.height, source.height, size.height);
   Image resized = blank_image(size.width, size.height, source.channels);
   const int64_t line = (across.end - across.begin) * source.channels;
-  constexpr int64_t kSpare = 4;  // what a last vector reads beyond the line
+  constexpr int64_t kSpare = 4;  // the last vector reads beyond the line
   std::vector<float> mixed(static_cast<size_t>(line + kSpare));
   for (int64_t y = 0; y < size.height; ++y) {
     const Taps::Span& span = down.spans[static_cast<size_t>(y)];

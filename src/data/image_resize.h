@@ -1,4 +1,4 @@
-// Antialiased resizing of a part of a picture. No torch.
+// Antialiased resizing of a part of an image.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,11 @@ inline Box whole(ImageSize size) {
   return {0.0, 0.0, static_cast<double>(size.width), static_cast<double>(size.height)};
 }
 
-// The part of `source` in `box` as a picture of the given size. Every value is a mean of the source weighted
-// by a triangle around its place whose half-width is one pixel of the coarser of the two grids (the BILINEAR
-// of PIL, antialias=True of torchvision). Pixels beside the box count where the triangle reaches them, as
-// if the whole had been resized and then cut out; outside the picture there is nothing. Computed in float
-// and rounded once; the same bits on every machine.
-// The box must overlap the picture and have positive sides; `size` must be positive.
+// The part of `source` in `box` as an image of the given size. Every value is a mean of the source, weighted
+// by a triangle around its place whose half-width is one pixel of the coarser of the two grids (BILINEAR in
+// PIL, antialias=True in torchvision). The triangle also covers pixels of the image beside the box, as if the
+// whole had been resized and then cropped. Computed in float and rounded once; the same bits on every
+// machine. The box must overlap the image and have positive sides; `size` must be positive.
 Image resize(const Image& source, const Box& box, ImageSize size);
 
 }  // namespace renorm::data

@@ -1,4 +1,4 @@
-// From a picture's file to the square of bytes that a net is shown. No torch.
+// From an image file to the square of bytes that is the input of a net.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 namespace renorm::data {
 
 struct ColourJitter {
-  double brightness = 0.4;  // each factor is drawn from [max(0, 1 - x), 1 + x]; 0 leaves it out
+  double brightness = 0.4;  // each factor is drawn from [max(0, 1 - x), 1 + x]; 0: no change
   double contrast = 0.4;
   double saturation = 0.4;
 };
 
 struct TransformOptions {
-  int64_t size = 224;        // pixels a side of the result, > 0
-  double least_area = 0.08;  // of the picture, that a training crop takes; 0 < least <= most <= 1
-  double most_area = 1.0;
-  double least_ratio = 3.0 / 4.0;  // width / height of a training crop; 0 < least <= most
-  double most_ratio = 4.0 / 3.0;
-  double flip = 0.5;  // how often a training picture is mirrored, left to right
+  int64_t size = 224;      // pixels per side of the result, > 0
+  double min_area = 0.08;  // share of the image in a training crop; 0 < min <= max <= 1
+  double max_area = 1.0;
+  double min_ratio = 3.0 / 4.0;  // width / height of a training crop; 0 < min <= max
+  double max_ratio = 4.0 / 3.0;
+  double flip = 0.5;  // the probability that a training image is mirrored, left to right
   ColourJitter jitter;
   double centre = 0.875;  // side of the evaluation crop in units of the shorter side, 0 < centre <= 1
 };
 
-// A crop whose area and shape are uniform and log-uniform in their ranges, at a place where it fits. If ten
-// tries do not fit, the centre: the whole picture, cut to the nearest ratio that is allowed. Places and sides
-// are fractions of pixels, so they mean the same however small a JPEG is decoded.
-Box training_box(ImageSize picture, const TransformOptions& options, RandomStream& stream);
-// What cutting the centre from the picture resized to size / centre on its shorter side would show.
-Box evaluation_box(ImageSize picture, const TransformOptions& options);
+// A crop whose area is uniform and whose ratio is log-uniform in its range, at a uniform place where it fits.
+// If ten tries do not fit, the centre: the whole image, cropped to the nearest ratio that is allowed. Places
+// and sides are fractions of pixels, so they do not depend on the scale at which a JPEG is decoded.
+Box training_box(ImageSize full, const TransformOptions& options, RandomStream& stream);
+// The centre of the image that remains when its shorter side is resized to size / centre and then cropped.
+Box evaluation_box(ImageSize full, const TransformOptions& options);
 
 // Mirrors left to right.
 void flip(Image* image);
@@ -44,12 +44,12 @@ struct ColourFactors {
   double saturation = 1.0;
 };
 ColourFactors draw_factors(const ColourJitter& jitter, RandomStream& stream);
-// Brightness multiplies, contrast moves away from the mean grey of the picture, saturation from the grey of
-// the pixel; in this order, rounded and cut off at 0 and 255 once, at the end. For three channels.
+// Brightness multiplies, contrast moves away from the mean grey of the image, saturation away from the grey
+// of the pixel, in this order. Rounded and clamped to 0 .. 255 once, at the end. For three channels.
 void change_colours(const ColourFactors& factors, Image* image);
 
-// A square of options.size pixels in red, green and blue. All that is random comes from `stream`. A large
-// JPEG is decoded no larger than the crop needs. Throws as decode_image does.
+// A square of options.size pixels in red, green and blue. All randomness comes from `stream`. A large JPEG is
+// decoded no larger than the crop needs. Throws as decode_image does.
 Image training_image(const std::string& bytes, const std::string& file, const TransformOptions& options,
                      RandomStream& stream);
 Image evaluation_image(const std::string& bytes, const std::string& file, const TransformOptions& options);

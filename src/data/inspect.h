@@ -1,4 +1,4 @@
-// What somebody wants to know about a data set before training on it. No torch.
+// Faults of a data set that are worth knowing before training on it.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ std::vector<int64_t> images_per_class(const std::vector<int64_t>& labels, int64_
 
 // Each entry is a sentence.
 struct Inspection {
-  std::vector<std::string> faults;  // a class without training images, images of a single value
-  std::vector<std::string> notes;  // worth knowing: a class without test images, test images seen in training
+  std::vector<std::string> faults;  // classes without training images, images of a single value
+  std::vector<std::string> notes;   // classes without test images, test images that are also training images
 };
 Inspection inspect(const ByteDataset& data);
 

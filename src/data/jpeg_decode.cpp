@@ -1,5 +1,7 @@
 // libjpeg-turbo leaves by longjmp, which must not skip a destructor: the functions that it can jump out of
-// have only plain data, and the memory that they fill belongs to their callers.
+// have only plain data, and their callers own the memory that they fill.
+#include "data/jpeg_decode.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,29 +18,26 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "data/exif.h"
-#include "data/image_codecs.h"
 
 namespace renorm::data {
 namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
-constexpr unsigned kMostMarkerBytes = 0xffff;
+constexpr unsigned kMaxMarkerBytes = 0xffff;
 constexpr char kExifName[] = "Exif\0";  // with the zero that ends it, 6 bytes
 constexpr int kFullScale = 8;           // in eighths
 constexpr int kFastScales[] = {1, 2, 4};
 // A progressive file of a few kilobytes can have scans without end, each of which goes over all pixels.
-constexpr int kMostScans = 100;
+constexpr int kMaxScans = 100;
 constexpr unsigned kFull = 255;
 
 struct Session {
   jpeg_decompress_struct info;
   jpeg_error_mgr errors;
-  jpeg_source_mgr source;
   jpeg_progress_mgr progress;
   std::jmp_buf leave;
-  bool forgives_end;  // what is missing at the end can only be the end marker, or a warning tells
-  bool ended;         // the library wanted bytes after the last
+  bool forgives_end;  // a missing end marker is no error; missing pixels cause another warning
+  bool ended;         // the library has read past the last byte
   char message[JMSG_LENGTH_MAX];
 };
 
@@ -57,62 +56,36 @@ bool loses_data(int warning) {
 }
 
 void on_message(j_common_ptr info, int level) {
-  if (level < 0 && loses_data(info->err->msg_code)) leave(info);
+  if (level >= 0) return;
+  Session& session = session_of(info);
+  const int warning = info->err->msg_code;
+  // Past the last byte the library goes on with an end marker of its own.
+  const bool forgiven = warning == JWRN_JPEG_EOF && session.forgives_end && !session.ended;
+  if (warning == JWRN_JPEG_EOF) session.ended = true;
+  if (loses_data(warning) && !forgiven) leave(info);
 }
 
 void on_progress(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
-  std::snprintf(session_of(info).message, JMSG_LENGTH_MAX, "more than %d scans", kMostScans);
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  std::snprintf(session_of(info).message, JMSG_LENGTH_MAX, "more than %d scans", kMaxScans);
   leave(info);
 }
 
-void do_nothing(j_decompress_ptr) {}
-
-// There is nothing after the bytes that the session started with.
-boolean fill_source(j_decompress_ptr info) {
-  static constexpr JOCTET kEndMarker[] = {0xff, JPEG_EOI};
-  Session& session = session_of(reinterpret_cast<j_common_ptr>(info));
-  const bool again = session.ended;
-  session.ended = true;
-  if (again || !session.forgives_end) leave(reinterpret_cast<j_common_ptr>(info));
-  session.source.next_input_byte = kEndMarker;
-  session.source.bytes_in_buffer = sizeof(kEndMarker);
-  return TRUE;
-}
-
-void skip_source(j_decompress_ptr info, long count) {
-  jpeg_source_mgr& source = *info->src;
-  if (count <= 0) return;
-  if (static_cast<size_t>(count) > source.bytes_in_buffer) {
-    fill_source(info);
-    return;
-  }
-  source.next_input_byte += count;
-  source.bytes_in_buffer -= static_cast<size_t>(count);
-}
-
-void connect(Session& session, const std::string& bytes) {
+void connect(Session& session) {
   session.info.err = jpeg_std_error(&session.errors);
   session.info.client_data = &session;
   session.errors.error_exit = leave;
   session.errors.emit_message = on_message;
   session.progress.progress_monitor = on_progress;
-  session.source.init_source = do_nothing;
-  session.source.fill_input_buffer = fill_source;
-  session.source.skip_input_data = skip_source;
-  session.source.resync_to_restart = jpeg_resync_to_restart;
-  session.source.term_source = do_nothing;
-  session.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
-  session.source.bytes_in_buffer = bytes.size();
 }
 
 // Each of the following is false if the library left.
-bool read_header(Session& session) {
+bool read_header(Session& session, const unsigned char* bytes, unsigned long size) {
   if (setjmp(session.leave) != 0) return false;
   jpeg_create_decompress(&session.info);
-  session.info.src = &session.source;
+  jpeg_mem_src(&session.info, bytes, size);
   session.info.progress = &session.progress;
-  jpeg_save_markers(&session.info, kExifMarker, kMostMarkerBytes);
+  jpeg_save_markers(&session.info, kExifMarker, kMaxMarkerBytes);
   jpeg_read_header(&session.info, TRUE);
   return true;
 }
@@ -151,13 +124,15 @@ bool read_pixels(Session& session, uint8_t* pixels, uint8_t* inks) {
 
 class JpegReader {
  public:
-  JpegReader(const std::string& bytes, const std::string& file) : file_(file) { connect(session_, bytes); }
+  JpegReader(const std::string& bytes, const std::string& file) : bytes_(bytes), file_(file) {
+    connect(session_);
+  }
   ~JpegReader() { jpeg_destroy_decompress(&session_.info); }
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
   ImageSize header() {
-    check(read_header(session_));
+    check(read_header(session_, reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size()));
     return {session_.info.image_width, session_.info.image_height};
   }
 
@@ -209,6 +184,7 @@ class JpegReader {
     check(size_at(session_, kFullScale));
   }
 
+  const std::string& bytes_;
   const std::string& file_;
   Session session_{};
 };

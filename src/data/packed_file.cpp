@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kGzipOnly = 16;  // added to the window bits: no zlib or raw streams
 constexpr size_t kPieceBytes = size_t{1} << 16;
-constexpr size_t kMostFed = size_t{1} << 30;  // zlib counts in 32 bits
+constexpr size_t kMaxFed = size_t{1} << 30;  // zlib counts in 32 bits
 
 class Inflater {
  public:
@@ -43,8 +43,8 @@ class Inflater {
 
  private:
   void feed() {
-    const size_t count = std::min(bytes_.size() - fed_, kMostFed);
-    // zlib does not write to its input; the pointer is not const for old compilers' sake.
+    const size_t count = std::min(bytes_.size() - fed_, kMaxFed);
+    // zlib does not write to its input, although the pointer is not const.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes_.data() + fed_));
     stream_.avail_in = static_cast<uInt>(count);
     fed_ += count;
@@ -76,13 +76,13 @@ std::string gunzip(const std::string& bytes, const std::string& file, int64_t li
   Inflater inflater(bytes);
   std::string unpacked;
   std::vector<char> piece(kPieceBytes);
-  const size_t most = static_cast<size_t>(std::max<int64_t>(limit, 0));
+  const size_t max = static_cast<size_t>(std::max<int64_t>(limit, 0));
   while (true) {
-    const size_t room = std::min(piece.size(), most - unpacked.size() + 1);
+    const size_t room = std::min(piece.size(), max - unpacked.size() + 1);
     size_t made = 0;
     const int status = inflater.inflate_into(piece.data(), room, &made);
     unpacked.append(piece.data(), made);
-    if (unpacked.size() > most) {
+    if (unpacked.size() > max) {
       throw DataError(
           fmt::format("{}: holds more than {} bytes when unpacked, which no file of this kind does",
                       printable(file), limit));
@@ -111,9 +111,9 @@ NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name) 
   const std::string plain = (std::filesystem::path(folder) / name).string();
   const std::string packed = plain + ".gz";
   std::error_code error;
-  if (std::filesystem::exists(plain, error)) return {plain, read_file(plain, kMostFileBytes)};
+  if (std::filesystem::exists(plain, error)) return {plain, read_file(plain, kMaxFileBytes)};
   if (std::filesystem::exists(packed, error)) {
-    return {packed, gunzip(read_file(packed, kMostFileBytes), packed, kMostFileBytes)};
+    return {packed, gunzip(read_file(packed, kMaxFileBytes), packed, kMaxFileBytes)};
   }
   throw MissingInputError(
       fmt::format("{}: holds neither {} nor {}.gz; put one of them there", printable(folder), name, name));

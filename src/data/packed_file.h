@@ -1,4 +1,4 @@
-// Files of a data set, plain or packed by gzip. No torch.
+// Files of a data set, plain or packed by gzip.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 
 namespace renorm::data {
 
-// The most that one file of a data set may hold, unpacked.
-constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+// The maximum size of one file of a data set, unpacked.
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
 // What a gzip file holds; several packed parts one after the other count as one. Throws DataError if it is
-// damaged, cut short, followed by something else, or holds more than `limit` bytes, which is found out
-// without unpacking more than that.
+// damaged, cut short, followed by something else, or holds more than `limit` bytes. Never unpacks more than
+// that.
 std::string gunzip(const std::string& bytes, const std::string& file, int64_t limit);
 
 struct NamedBytes {
@@ -23,7 +23,7 @@ struct NamedBytes {
 void check_data_folder(const std::string& folder);
 
 // FOLDER/NAME, or FOLDER/NAME.gz unpacked if there is no plain file. Throws MissingInputError if there is
-// neither, DataError for more than kMostFileBytes.
+// neither, DataError for more than kMaxFileBytes.
 NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name);
 
 }  // namespace renorm::data

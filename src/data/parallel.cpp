@@ -11,7 +11,7 @@
 namespace renorm::data {
 namespace {
 
-constexpr int64_t kMostThreads = 256;
+constexpr int64_t kMaxThreads = 256;
 
 struct Work {
   int64_t count;
@@ -43,12 +43,12 @@ void for_each_number(int64_t count, int threads, const std::function<void(int64_
   Work work{count, use};
   {
     std::vector<std::future<void>> helpers;  // their destructors wait
-    const int64_t wanted = std::min({int64_t{threads}, count, kMostThreads});
+    const int64_t wanted = std::min({int64_t{threads}, count, kMaxThreads});
     for (int64_t i = 1; i < wanted; ++i) {
       try {
         helpers.push_back(std::async(std::launch::async, [&work] { take_share(work); }));
       } catch (const std::system_error&) {
-        break;  // no more threads to be had: fewer do as well
+        break;  // no more threads available: use fewer
       }
     }
     take_share(work);

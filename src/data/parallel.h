@@ -1,4 +1,4 @@
-// Work in numbered pieces on several threads. No torch, whose own threads are busy with the net meanwhile.
+// Numbered tasks on several threads. LibTorch's own threads are busy with the net meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace renorm::data {
 
 // Calls use(i) once for each 0 <= i < count, on this thread and at most threads - 1 others, and returns when
-// all are done. After an exception no more are begun, and the exception of the lowest number is passed on:
+// all are done. After an exception no more are begun, and the exception of the lowest number is rethrown:
 // numbers are taken in order, so it is the same one for any number of threads.
 void for_each_number(int64_t count, int threads, const std::function<void(int64_t)>& use);
 

@@ -1,5 +1,7 @@
 // libpng leaves by longjmp, which must not skip a destructor: the functions that it can jump out of have only
-// plain data, and the memory that they fill belongs to their callers.
+// plain data, and their callers own the memory that they fill.
+#include "data/png_decode.h"
+
 #include <fmt/format.h>
 #include <png.h>
 
@@ -11,15 +13,13 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "data/exif.h"
-#include "data/image_codecs.h"
 
 namespace renorm::data {
 namespace {
 
-constexpr png_uint_32 kMostSide = 0x7fffffff;  // the format's own limit; pixels are counted by check_pixels
-constexpr png_alloc_size_t kMostChunkBytes = png_alloc_size_t{1} << 23;
-// Texts, profiles and palettes for printing: packed, and of no use here.
+constexpr png_uint_32 kMaxSide = 0x7fffffff;  // the limit of the format; check_pixels limits the pixels
+constexpr png_alloc_size_t kMaxChunkBytes = png_alloc_size_t{1} << 23;
+// Texts, profiles and suggested palettes: packed, and not needed here.
 constexpr png_byte kSkippedChunks[] = "iCCP\0iTXt\0tEXt\0zTXt\0sPLT";
 constexpr int kSkippedCount = sizeof(kSkippedChunks) / 5;
 constexpr unsigned kFull = 255;
@@ -32,12 +32,12 @@ struct Session {
   const png_byte* next;
   size_t left;
   std::jmp_buf leave;
-  bool ended;  // the library wanted bytes after the last
+  bool ended;  // the library has read past the last byte
   char message[128];
 };
 
-// Whether every chunk before the pixels ends within the file. The library takes memory for some chunks by the
-// length they state, before it reads them.
+// Whether every chunk before the pixels ends within the file. The library allocates the stated length of some
+// chunks before it reads them.
 bool chunks_fit(const std::string& bytes) {
   size_t at = kSignatureBytes;
   while (bytes.size() - at >= kChunkBytes && bytes.compare(at + 4, 4, "IDAT") != 0) {
@@ -74,8 +74,8 @@ void on_read(png_structp png, png_bytep into, size_t count) {
 // Each of the following is false if the library left.
 bool read_header(Session& session) {
   if (setjmp(session.leave) != 0) return false;
-  png_set_user_limits(session.png, kMostSide, kMostSide);
-  png_set_chunk_malloc_max(session.png, kMostChunkBytes);
+  png_set_user_limits(session.png, kMaxSide, kMaxSide);
+  png_set_chunk_malloc_max(session.png, kMaxChunkBytes);
   png_set_keep_unknown_chunks(session.png, PNG_HANDLE_CHUNK_NEVER, kSkippedChunks, kSkippedCount);
   png_set_read_fn(session.png, &session, on_read);
   png_read_info(session.png, session.info);
@@ -138,7 +138,7 @@ class PngReader {
             png_get_image_height(session_.png, session_.info)};
   }
 
-  // As far as it is stated before the pixels.
+  // An EXIF chunk after the pixels is not read.
   int orientation() {
     png_uint_32 size = 0;
     png_bytep block = nullptr;

@@ -6,11 +6,57 @@
 
 #include "base/errors.h"
 #include "base/random.h"
+#include "base/text.h"
 
 namespace renorm::data {
 namespace {
 
 using Kind = SamplerSpec::Kind;
+
+constexpr int64_t kMax = 1000000;
+
+[[noreturn]] void refuse(const std::string& text, const char* expected) {
+  throw UsageError(fmt::format("sampler '{}' is not of the form {}", printable(text), expected));
+}
+
+// The numbers of "16x2", one for each name.
+std::vector<int64_t> parse_sizes(const std::string& text, const std::string& sizes,
+                                 const std::vector<std::string>& names, const char* expected) {
+  const std::vector<std::string> pieces = split(sizes, 'x');
+  if (pieces.size() != names.size()) refuse(text, expected);
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    numbers.push_back(
+        parse_integer(pieces[i], fmt::format("{} of sampler '{}'", names[i], printable(text)), 1, kMax));
+  }
+  return numbers;
+}
+
+SamplerSpec parse_labels(const std::string& text, const std::string& rest) {
+  constexpr const char* kForm = "labels:LxK or labels:LxK:distinct, as in labels:16x2";
+  const std::vector<std::string> parts = split(rest, ':');
+  if (parts.size() > 2 || (parts.size() == 2 && parts[1] != "distinct")) refuse(text, kForm);
+  const std::vector<int64_t> sizes =
+      parse_sizes(text, parts[0], {"L (labels)", "K (images per label)"}, kForm);
+  SamplerSpec spec;
+  spec.kind = SamplerSpec::Kind::kLabels;
+  spec.labels = sizes[0];
+  spec.images = sizes[1];
+  spec.distinct = parts.size() == 2;
+  return spec;
+}
+
+SamplerSpec parse_blocks(const std::string& text, const std::string& rest) {
+  const std::vector<int64_t> sizes =
+      parse_sizes(text, rest, {"B (labels in a block)", "L (labels)", "K (images per label)"},
+                  "blocks:BxLxK, as in blocks:8x16x2");
+  SamplerSpec spec;
+  spec.kind = SamplerSpec::Kind::kBlocks;
+  spec.block = sizes[0];
+  spec.labels = sizes[1];
+  spec.images = sizes[2];
+  return spec;
+}
 
 void check_shape(const SamplerSpec& spec, const StepShape& shape) {
   if (shape.workers < 1 || shape.minibatch < 1 || shape.microbatch < 1) {
@@ -32,7 +78,7 @@ void check_order(const SamplerSpec& spec, const StepShape& shape) {
   if (!shape.split_pairs) return;
   if (shape.deal) {
     throw UsageError(
-        "--split-pairs and --deal both say which images are normalised together; use one of them");
+        "--split-pairs and --deal both determine which images are normalized together; use one of them");
   }
   if (spec.kind == Kind::kIid) {
     throw UsageError(
@@ -40,8 +86,8 @@ void check_order(const SamplerSpec& spec, const StepShape& shape) {
   }
   if (spec.labels % shape.microbatch != 0) {
     throw UsageError(fmt::format(
-        "--split-pairs with sampler {} puts {} labels into microbatches of {}, which does not come "
-        "out even; use --microbatch {}",
+        "--split-pairs with sampler {} cannot spread {} labels evenly over microbatches of {}; use "
+        "--microbatch {}",
         to_string(spec), spec.labels, shape.microbatch, spec.labels));
   }
 }
@@ -59,18 +105,18 @@ void check_labels(const std::vector<int64_t>& labels, int64_t classes) {
 void check_classes(const SamplerSpec& spec, int64_t classes) {
   if (spec.distinct && spec.labels > classes) {
     throw DataError(
-        fmt::format("sampler {} wants {} different labels, but the data set has {} classes; ask for "
-                    "at most {} or leave :distinct out",
+        fmt::format("sampler {} requires {} different labels, but the data set has {} classes; use at "
+                    "most {} or leave :distinct out",
                     to_string(spec), spec.labels, classes, classes));
   }
   if (spec.kind == Kind::kBlocks && spec.block > classes) {
     throw DataError(fmt::format(
-        "sampler {} wants blocks of {} labels, but the data set has {} classes; ask for at most {}",
+        "sampler {} requires blocks of {} labels, but the data set has {} classes; use at most {}",
         to_string(spec), spec.block, classes, classes));
   }
 }
 
-// The examples of each label. Every label may be drawn, so each must have images enough.
+// The examples of each label. Every label may be drawn, so each must have enough images.
 std::vector<std::vector<int64_t>> group_by_label(const SamplerSpec& spec, const std::vector<int64_t>& labels,
                                                  int64_t classes) {
   std::vector<std::vector<int64_t>> examples(static_cast<size_t>(classes));
@@ -82,7 +128,7 @@ std::vector<std::vector<int64_t>> group_by_label(const SamplerSpec& spec, const 
     if (images < spec.images) {
       throw DataError(fmt::format(
           "sampler {} draws {} different images of a label, but label {} of the data set has {}; use fewer "
-          "images a label or --sampler iid",
+          "images per label or --sampler iid",
           to_string(spec), spec.images, label, images));
     }
   }
@@ -117,6 +163,38 @@ std::vector<int64_t> deal(const std::vector<int64_t>& drawn, const StepShape& sh
 
 }  // namespace
 
+SamplerSpec parse_sampler(const std::string& text) {
+  const auto [name, rest] = split_spec(text);
+  SamplerSpec spec;
+  if (name == "iid") {
+    if (text != "iid") refuse(text, "iid: it has no options");
+  } else if (name == "labels") {
+    spec = parse_labels(text, rest);
+  } else if (name == "blocks") {
+    spec = parse_blocks(text, rest);
+  } else {
+    throw UsageError(
+        fmt::format("unknown sampler '{}'{}", printable(name), name_hint(name, {"iid", "labels", "blocks"})));
+  }
+  if (spec.minibatch() > kMax) {
+    throw UsageError(fmt::format("sampler '{}' makes minibatches of {} images, the maximum is {}",
+                                 printable(text), spec.minibatch(), kMax));
+  }
+  return spec;
+}
+
+std::string to_string(const SamplerSpec& spec) {
+  switch (spec.kind) {
+    case SamplerSpec::Kind::kLabels:
+      return fmt::format("labels:{}x{}{}", spec.labels, spec.images, spec.distinct ? ":distinct" : "");
+    case SamplerSpec::Kind::kBlocks:
+      return fmt::format("blocks:{}x{}x{}", spec.block, spec.labels, spec.images);
+    case SamplerSpec::Kind::kIid:
+      break;
+  }
+  return "iid";
+}
+
 struct Sampler::Source {
   SamplerSpec spec;
   StepShape shape;
@@ -124,7 +202,7 @@ struct Sampler::Source {
   uint64_t seed;
   int64_t examples;                              // in the data set
   std::vector<std::vector<int64_t>> of_label{};  // not for iid
-  int64_t epoch = -1;                            // the one whose order is below
+  int64_t epoch = -1;                            // whose order is below
   std::vector<int64_t> order{};
 
   std::vector<int64_t> epochs_cut(int64_t step);

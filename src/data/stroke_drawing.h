@@ -21,7 +21,7 @@ struct Stroke {
   Point points[3];
 };
 
-// What all images of a class have in common.
+// The shape that all images of a class share.
 std::vector<Stroke> stroke_class(const StrokesOptions& options, int64_t label);
 
 // Draws images one after the other; keeps its memory.
@@ -39,7 +39,7 @@ class StrokePainter {
 
   StrokesOptions options_;
   std::vector<double> centres_;           // of rows and columns
-  std::vector<double> squared_distance_;  // a pixel
+  std::vector<double> squared_distance_;  // per pixel
 };
 
 }  // namespace renorm::data

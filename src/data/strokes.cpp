@@ -4,153 +4,239 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
+#include <filesystem>
 #include <limits>
-#include <map>
-#include <system_error>
+#include <optional>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/errors.h"
+#include "base/files.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "data/parallel.h"
 #include "data/stroke_drawing.h"
-#include "data/strokes_blank.h"
 
 namespace renorm::data {
 namespace {
 
-constexpr int64_t kMostImages = 1000000;  // a class
-constexpr int64_t kMostBytes = int64_t{1} << 31;
-constexpr int64_t kChunk = 64;  // images that a thread takes at a time
-constexpr int kMostThreads = 256;
+constexpr int64_t kMaxImages = 1000000;  // per class
+constexpr int64_t kMaxBytes = int64_t{1} << 31;
+constexpr int64_t kImagesPerTask = 64;
+// Goes up whenever the generator draws something else for the same spec.
+constexpr int kGeneratorVersion = 1;
+constexpr size_t kDigestBytes = 64;
+constexpr size_t kNameDigits = 16;
 
-using Setter = std::function<void(const std::string& text, const std::string& what)>;
+// A key of the spec with its field.
+struct Option {
+  const char* name;
+  std::function<void(const std::string& text, const std::string& what, StrokesOptions* options)> parse;
+  std::function<std::string(const StrokesOptions& options)> text;
+};
 
-std::map<std::string, Setter> setters(StrokesOptions* options) {
-  const auto integer = [](int64_t* field, int64_t least, int64_t greatest) {
-    return [=](const std::string& text, const std::string& what) {
-      *field = parse_integer(text, what, least, greatest);
-    };
+template <typename Integer>
+Option integer(const char* name, Integer StrokesOptions::*field, int64_t min, int64_t max) {
+  return {name,
+          [=](const std::string& text, const std::string& what, StrokesOptions* options) {
+            options->*field = static_cast<Integer>(parse_integer(text, what, min, max));
+          },
+          [=](const StrokesOptions& options) { return std::to_string(options.*field); }};
+}
+
+Option number(const char* name, double StrokesOptions::*field, double min, double max) {
+  return {name,
+          [=](const std::string& text, const std::string& what, StrokesOptions* options) {
+            options->*field = parse_number(text, what, min, max);
+          },
+          [=](const StrokesOptions& options) { return shortest(options.*field); }};
+}
+
+// In the order of the full spec, which is part of cache files and checkpoints.
+const std::vector<Option>& option_table() {
+  using O = StrokesOptions;
+  static const std::vector<Option> table{
+      integer("classes", &O::classes, 2, 100000),
+      integer("train", &O::train, 1, kMaxImages),
+      integer("test", &O::test, 1, kMaxImages),
+      integer("size", &O::size, 8, 256),
+      integer("strokes", &O::strokes, 1, 16),
+      number("ink", &O::ink, 0.0, 1.0),
+      number("noise", &O::noise, 0.0, 10.0),
+      number("jitter", &O::jitter, 0.0, 10.0),
+      integer("seed", &O::seed, 0, std::numeric_limits<int64_t>::max()),
   };
-  const auto number = [](double* field, double least, double greatest) {
-    return [=](const std::string& text, const std::string& what) {
-      *field = parse_number(text, what, least, greatest);
-    };
-  };
-  return {
-      {"classes", integer(&options->classes, 2, 100000)},
-      {"train", integer(&options->train, 1, kMostImages)},
-      {"test", integer(&options->test, 1, kMostImages)},
-      {"size", integer(&options->size, 8, 256)},
-      {"strokes", integer(&options->strokes, 1, 16)},
-      {"ink", number(&options->ink, 0.0, 1.0)},
-      {"noise", number(&options->noise, 0.0, 10.0)},
-      {"jitter", number(&options->jitter, 0.0, 10.0)},
-      {"seed",
-       [options](const std::string& text, const std::string& what) {
-         options->seed =
-             static_cast<uint64_t>(parse_integer(text, what, 0, std::numeric_limits<int64_t>::max()));
-       }},
-  };
+  return table;
+}
+
+std::string options_text(const StrokesOptions& options) {
+  std::string text;
+  for (const Option& option : option_table()) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", option.name, option.text(options));
+  }
+  return text;
+}
+
+const Option& option_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Option& option : option_table()) {
+    if (option.name == name) return option;
+    names.emplace_back(option.name);
+  }
+  throw UsageError(fmt::format("strokes: unknown option '{}'{}", printable(name), name_hint(name, names)));
 }
 
 void check_total(const StrokesOptions& options) {
   // 1e5 x 2e6 x 65,536: below 2^63.
   const int64_t bytes = options.classes * (options.train + options.test) * options.size * options.size;
-  if (bytes <= kMostBytes) return;
-  throw UsageError(fmt::format(
-      "strokes: {} classes of {} + {} images of {}x{} pixels take {:.1f} GiB, at most 2 are made; "
-      "ask for fewer or smaller images",
-      options.classes, options.train, options.test, options.size, options.size,
-      static_cast<double>(bytes) / (1 << 30)));
+  if (bytes <= kMaxBytes) return;
+  throw UsageError(
+      fmt::format("strokes: {} classes of {} + {} images of {}x{} pixels take {:.1f} GiB, the maximum is 2; "
+                  "use fewer or smaller images",
+                  options.classes, options.train, options.test, options.size, options.size,
+                  static_cast<double>(bytes) / (1 << 30)));
 }
 
-// What the threads that draw one set share. Images are numbered: all of training, then all of test.
-struct Work {
-  const StrokesOptions& options;
-  ByteDataset* data;
-  int64_t total;
-  std::atomic<int64_t> next{0};
-  std::atomic<int64_t> done{0};
-};
-
-void paint_range(const Work& work, int64_t first, int64_t last, StrokePainter& painter) {
+// Paints images [first, last), numbered through all of training, then all of test.
+void paint_range(const StrokesOptions& options, int64_t first, int64_t last, ByteDataset* data) {
+  StrokePainter painter(options);
   int64_t shape_of = -1;
   std::vector<Stroke> shape;
   for (int64_t number = first; number < last; ++number) {
-    const bool training = number < work.data->train.size();
-    ByteImages& split = training ? work.data->train : work.data->test;
-    const int64_t index = training ? number : number - work.data->train.size();
+    const bool training = number < data->train.size();
+    ByteImages& split = training ? data->train : data->test;
+    const int64_t index = training ? number : number - data->train.size();
     const int64_t label = split.labels[static_cast<size_t>(index)];
-    const int64_t of_label = index % (training ? work.options.train : work.options.test);
-    if (label != shape_of) shape = stroke_class(work.options, label);
+    const int64_t of_label = index % (training ? options.train : options.test);
+    if (label != shape_of) shape = stroke_class(options, label);
     shape_of = label;
-    RandomStream stream(work.options.seed, training ? Purpose::kStrokeTrain : Purpose::kStrokeTest,
+    RandomStream stream(options.seed, training ? Purpose::kStrokeTrain : Purpose::kStrokeTest,
                         (static_cast<uint64_t>(label) << 32) + static_cast<uint64_t>(of_label));
     painter.paint(shape, stream, split.pixels.data() + index * split.image_bytes());
   }
 }
 
-template <typename Report>
-void paint_share(Work& work, const Report& report) {
-  StrokePainter painter(work.options);
-  for (int64_t first = work.next.fetch_add(kChunk); first < work.total; first = work.next.fetch_add(kChunk)) {
-    const int64_t last = std::min(first + kChunk, work.total);
-    paint_range(work, first, last, painter);
-    report(work.done += last - first);
+ByteImages blank_images(const StrokesOptions& options, int64_t of_label) {
+  ByteImages images;
+  images.channels = 1;
+  images.height = options.size;
+  images.width = options.size;
+  images.pixels.resize(static_cast<size_t>(options.classes * of_label * images.image_bytes()));
+  images.labels.reserve(static_cast<size_t>(options.classes * of_label));
+  for (int64_t label = 0; label < options.classes; ++label) {
+    images.labels.insert(images.labels.end(), static_cast<size_t>(of_label), label);
+  }
+  return images;
+}
+
+// The set before anything is drawn: names, labels and sizes in place, class after class.
+ByteDataset blank_strokes(const StrokesOptions& options) {
+  ByteDataset data;
+  data.name = to_spec(options);
+  for (int64_t label = 0; label < options.classes; ++label) {
+    data.classes.push_back(fmt::format("class-{:03}", label));
+  }
+  data.train = blank_images(options, options.train);
+  data.test = blank_images(options, options.test);
+  return data;
+}
+
+// A cache file holds this header, the pixels and the SHA-256 of both.
+std::string header_of(const StrokesOptions& options) {
+  return fmt::format("renorm strokes {}\n{}\n", kGeneratorVersion, to_spec(options));
+}
+
+std::string encode(const StrokesOptions& options, const ByteDataset& data) {
+  std::string text = header_of(options);
+  text.reserve(text.size() + data.train.pixels.size() + data.test.pixels.size() + kDigestBytes);
+  text.append(data.train.pixels.begin(), data.train.pixels.end());
+  text.append(data.test.pixels.begin(), data.test.pixels.end());
+  text += sha256(text);
+  return text;
+}
+
+// Nothing unless the file is whole, of this version and of this spec.
+std::optional<ByteDataset> decode(const StrokesOptions& options, std::string text) {
+  const std::string header = header_of(options);
+  ByteDataset data = blank_strokes(options);
+  const size_t train = data.train.pixels.size(), test = data.test.pixels.size();
+  if (text.size() != header.size() + train + test + kDigestBytes) return std::nullopt;
+  if (text.compare(0, header.size(), header) != 0) return std::nullopt;
+  const std::string digest = text.substr(text.size() - kDigestBytes);
+  text.resize(text.size() - kDigestBytes);
+  if (sha256(text) != digest) return std::nullopt;
+  const char* pixels = text.data() + header.size();
+  std::copy_n(pixels, train, data.train.pixels.begin());
+  std::copy_n(pixels + train, test, data.test.pixels.begin());
+  return data;
+}
+
+std::optional<ByteDataset> read_cache(const StrokesOptions& options, const std::string& path) {
+  try {
+    const int64_t pixels = options.classes * (options.train + options.test) * options.size * options.size;
+    const int64_t rest = static_cast<int64_t>(header_of(options).size() + kDigestBytes);
+    return decode(options, read_file(path, pixels + rest));
+  } catch (const std::runtime_error&) {
+    return std::nullopt;  // absent or unreadable: it can be made again
   }
 }
 
-// Whoever leaves early, by an exception, takes the work from the others.
-struct WorkGuard {
-  Work& work;
-  ~WorkGuard() { work.next = work.total; }
-};
+void write_cache(const StrokesOptions& options, const ByteDataset& data, const std::string& folder,
+                 const std::string& path) {
+  try {
+    make_writable_folder(folder);
+    write_atomically(path, encode(options, data));
+  } catch (const std::runtime_error&) {
+    return;  // the data set is complete, only the next start takes longer
+  }
+}
 
 }  // namespace
 
 StrokesOptions parse_strokes(const std::string& text) {
   StrokesOptions options;
-  if (text.empty()) return options;
-  const std::map<std::string, Setter> known = setters(&options);
-  std::vector<std::string> names;
-  names.reserve(known.size());
-  for (const auto& entry : known) names.push_back(entry.first);
   for (const auto& [name, value] : parse_options(text, "strokes")) {
-    const auto setter = known.find(name);
-    if (setter == known.end()) {
-      throw UsageError(
-          fmt::format("strokes: unknown option '{}'{}", printable(name), name_hint(name, names)));
-    }
-    setter->second(value, "strokes: " + name);
+    option_named(name).parse(value, "strokes: " + name, &options);
   }
   check_total(options);
   return options;
 }
 
-std::string to_spec(const StrokesOptions& options) {
-  return fmt::format(
-      "strokes:classes={},train={},test={},size={},strokes={},ink={},noise={},jitter={},seed={}",
-      options.classes, options.train, options.test, options.size, options.strokes, shortest(options.ink),
-      shortest(options.noise), shortest(options.jitter), options.seed);
-}
+std::string to_spec(const StrokesOptions& options) { return "strokes:" + options_text(options); }
+
+std::string strokes_usage() { return fmt::format("strokes[:{}]", options_text({})); }
 
 ByteDataset generate_strokes(const StrokesOptions& options, int threads,
                              const std::function<void(int64_t, int64_t)>& progress) {
   ByteDataset data = blank_strokes(options);
-  Work work{options, &data, data.train.size() + data.test.size()};
-  std::vector<std::future<void>> helpers;  // their destructors wait
-  const WorkGuard guard{work};
-  for (int i = 1; i < std::min(threads, kMostThreads); ++i) {
-    try {
-      helpers.push_back(std::async(std::launch::async, [&work] { paint_share(work, [](int64_t) {}); }));
-    } catch (const std::system_error&) {
-      break;  // no more threads to be had: fewer do as well
-    }
-  }
-  paint_share(work, [&](int64_t done) { progress(done, work.total); });
-  for (std::future<void>& helper : helpers) helper.get();
-  progress(work.total, work.total);
+  const int64_t total = data.train.size() + data.test.size();
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int64_t> done{0};
+  for_each_number((total + kImagesPerTask - 1) / kImagesPerTask, threads, [&](int64_t task) {
+    const int64_t first = task * kImagesPerTask, last = std::min(first + kImagesPerTask, total);
+    paint_range(options, first, last, &data);
+    const int64_t now = done += last - first;
+    if (std::this_thread::get_id() == caller) progress(now, total);
+  });
+  progress(total, total);
+  return data;
+}
+
+std::string strokes_cache_file(const StrokesOptions& options, const std::string& folder) {
+  const std::string name =
+      fmt::format("strokes-{}x{}+{}-{}px-{}.bin", options.classes, options.train, options.test, options.size,
+                  sha256(header_of(options)).substr(0, kNameDigits));
+  return (std::filesystem::path(folder) / name).string();
+}
+
+ByteDataset cached_strokes(const StrokesOptions& options, const std::string& folder, int threads,
+                           const std::function<void(int64_t, int64_t)>& progress) {
+  const std::string path = strokes_cache_file(options, folder);
+  if (std::optional<ByteDataset> cached = read_cache(options, path)) return std::move(*cached);
+  ByteDataset data = generate_strokes(options, threads, progress);
+  write_cache(options, data, folder, path);
   return data;
 }
 

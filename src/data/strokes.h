@@ -1,4 +1,4 @@
-// Drawn characters, generated: the built-in data set. The same bits for a spec on every machine. No torch.
+// Drawn characters, generated: the built-in data set. A spec gives the same bits on every machine.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace renorm::data {
 // `train` and `test` are: a larger set contains the smaller one.
 struct StrokesOptions {
   int64_t classes = 200;  // 2 .. 100,000
-  int64_t train = 100;    // images a class, 1 .. 1,000,000
-  int64_t test = 20;      // images a class, 1 .. 1,000,000
-  int64_t size = 20;      // pixels a side, 8 .. 256
+  int64_t train = 100;    // images per class, 1 .. 1,000,000
+  int64_t test = 20;      // images per class, 1 .. 1,000,000
+  int64_t size = 20;      // pixels per side, 8 .. 256
   int64_t strokes = 3;    // 1 .. 16
-  double ink = 0.6;       // of the palest sample, 0 .. 1; low: easy and hard samples side by side
+  double ink = 0.6;       // of the palest sample, 0 .. 1; a low value mixes easy and hard samples
   double noise = 0.1;     // standard deviation of pixel noise, 0 .. 10
   double jitter = 1.0;    // factor on all distortions of a sample, 0 .. 10
   uint64_t seed = 1;      // 0 .. 2^63 - 1
@@ -30,14 +30,16 @@ struct StrokesOptions {
 StrokesOptions parse_strokes(const std::string& options);
 // The full spec, name and all keys in a fixed order: "strokes:classes=200,...".
 std::string to_spec(const StrokesOptions& options);
+// "strokes[:classes=200,...]" with every key and its default.
+std::string strokes_usage();
 
-// progress(done, total) counts images and is called by the calling thread now and then. Uses `threads`
-// threads; the result does not depend on it.
+// Calls progress(done, total), in images, on the calling thread now and then. The result does not depend on
+// `threads`.
 ByteDataset generate_strokes(const StrokesOptions& options, int threads,
                              const std::function<void(int64_t, int64_t)>& progress);
 
-// From the cache, or generated and put there. A damaged cache file is made anew; two processes that start at
-// once both get the right data; a cache that cannot be written is no error.
+// Read from the cache, or generated and written to it. A damaged cache file is replaced; two processes that
+// start at once both get the right data; a cache that cannot be written is no error.
 ByteDataset cached_strokes(const StrokesOptions& options, const std::string& folder, int threads,
                            const std::function<void(int64_t, int64_t)>& progress);
 // The file in `folder` that holds the set.

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "data/dataset_kinds.h"
 #include "data/sampler.h"
 #include "data/strokes.h"
 #include "train/settings.h"
@@ -29,13 +30,6 @@ struct Samplers {
 Samplers samplers_for(int64_t labels) {
   if (labels < kFewLabels) return {"labels:4x8", "labels:4x8", "blocks:2x4x8"};
   return {"labels:16x2", "labels:25x2", "blocks:8x16x2"};
-}
-
-// Specs of files are opened by those who train; how many labels they have is in their names.
-int64_t labels_of(const std::string& data) {
-  const auto [name, options] = split_spec(data);
-  if (name == "strokes") return data::parse_strokes(options).classes;
-  return name == "mnist" || name == "fashion-mnist" || name == "cifar10" ? 10 : 100;
 }
 
 // Everything that is equal between the arms; the schedules of learning rate and clip are fractions of the
@@ -190,7 +184,7 @@ Experiment paper_experiment(const ExperimentOptions& options) {
     throw UsageError(fmt::format("--steps must be a whole number of at least 1, got {}", options.steps));
   }
   const train::Config base = base_config(options);
-  const Samplers samplers = samplers_for(labels_of(base.data));
+  const Samplers samplers = samplers_for(data::label_count(base.data, {}));
   Experiment experiment;
   experiment.name = options.full ? "full" : "quick";
   experiment.title = "Batch Renormalization: the paper's experiments";

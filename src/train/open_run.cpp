@@ -12,14 +12,14 @@ namespace renorm::train {
 data::Dataset open_data(const Config& config, data::OpenOptions options) {
   const int threads = config.loader_threads > 0 ? config.loader_threads : config.threads;
   if (threads > 0) options.threads = threads;
-  data::TransformOptions& transform = options.pictures.transform;
+  data::TransformOptions& transform = options.images.transform;
   transform.size = config.image_size > 0 ? config.image_size : models::model_kind(config.model).picture_size;
-  transform.least_area = config.crop_area;
+  transform.min_area = config.crop_area;
   transform.flip = config.flip;
   transform.jitter = {config.jitter, config.jitter, config.jitter};
-  options.pictures.seed = config.seed;
-  options.pictures.val_fraction = config.val_fraction;
-  options.pictures.on_bad_image =
+  options.images.seed = config.seed;
+  options.images.val_fraction = config.val_fraction;
+  options.images.on_bad_image =
       config.on_bad_image == "skip" ? data::OnBadImage::kSkip : data::OnBadImage::kFail;
   return data::open_dataset(config.data, options);
 }

@@ -75,11 +75,11 @@ TEST(BatchStreamTest, LoadsASlowSplitAheadButNotWithoutBound) {
   const Numbers split(true);
   BatchStream stream(split, pairs(50));
   ASSERT_TRUE(stream.next().has_value());
-  const int most = 1 + static_cast<int>(BatchStream::kAhead);
-  wait_for_loads(split, most);
-  EXPECT_EQ(split.loads, most);
+  const int max = 1 + static_cast<int>(BatchStream::kAhead);
+  wait_for_loads(split, max);
+  EXPECT_EQ(split.loads, max);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(split.loads, most);
+  EXPECT_EQ(split.loads, max);
 }
 
 TEST(BatchStreamTest, ThrowsWhatLoadingThrewInItsTurn) {

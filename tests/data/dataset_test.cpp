@@ -31,7 +31,7 @@ ByteDataset colours() {
   return data;
 }
 
-TEST(InMemory, LoadsStandardisedImagesInTheOrderAsked) {
+TEST(InMemory, LoadsStandardizedImagesInTheOrderRequested) {
   const ByteDataset bytes = colours();
   const Dataset data = in_memory(bytes);
   const Batch batch = data.train->load(draws_of({2, 0, 2}));
@@ -62,7 +62,7 @@ TEST(InMemory, TrainingImagesHaveMeanZeroAndDeviationOne) {
   EXPECT_NEAR(images.std(/*unbiased=*/false).item<double>(), 1.0, 1e-6);
 }
 
-TEST(InMemory, TestImagesAreStandardisedAsTrainingImagesAre) {
+TEST(InMemory, TestImagesAreStandardizedAsTrainingImagesAre) {
   const ByteDataset bytes = colours();
   const Dataset data = in_memory(bytes);
   const double expected = (bytes.test.pixels[0] / 255.0 - data.description.mean[0]) / data.description.std[0];
@@ -142,14 +142,6 @@ TEST(OpenDataset, BadSpecsAreNamed) {
   expect_error<UsageError>(open("cifar10:"), {"cifar10:DIR"});
   expect_error<UsageError>(open("strokes:size=3"), {"strokes: size"});
   expect_error<MissingInputError>(open("mnist:/no/such/folder"), {"/no/such/folder", "no such folder"});
-}
-
-TEST(DatasetKinds, EveryKindHasHelp) {
-  for (const DatasetKind& kind : dataset_kinds()) {
-    EXPECT_EQ(kind.usage.rfind(kind.name, 0), 0U);
-    EXPECT_FALSE(kind.help.empty());
-  }
-  EXPECT_EQ(dataset_kinds().size(), 6U);
 }
 
 }  // namespace

@@ -36,11 +36,7 @@ class OpenFolder : public ::testing::Test {
     }
   }
 
-  FolderIndex open(double fraction = 0.0) const {
-    FolderOptions options;
-    options.val_fraction = fraction;
-    return open_folder(folder.path(), options);
-  }
+  FolderIndex open(double fraction = 0.0) const { return open_folder(folder.path(), fraction); }
 
   template <typename Error>
   void expect_refused(const std::vector<std::string>& parts, double fraction = 0.0) const {
@@ -115,14 +111,15 @@ TEST_F(OpenFolder, WhatIsNotThereIsNamed) {
   fs::remove_all(folder.file("train/empty"));
   folder.write("val/fox/a.jpg", "");
   expect_refused<DataError>({"'" + folder.file("val/fox") + "': a class that is not in '", "/train'"});
-  expect_error<MissingInputError>([&] { open_folder(folder.file("none"), {}); }, {"none: no such folder"});
-  expect_error<MissingInputError>([&] { open_folder(folder.file("val/fox/a.jpg"), {}); }, {"no such folder"});
+  expect_error<MissingInputError>([&] { open_folder(folder.file("none"), 0.0); }, {"none: no such folder"});
+  expect_error<MissingInputError>([&] { open_folder(folder.file("val/fox/a.jpg"), 0.0); },
+                                  {"no such folder"});
   for (const double fraction : {-0.1, 1.0, std::nan("")}) {
     expect_refused<UsageError>({"at least 0 and below 1"}, fraction);
   }
 }
 
-// Root may read everything, so it asks as somebody else.
+// Root may read everything, so the test runs as another user.
 TEST_F(OpenFolder, FolderThatMayNotBeReadIsNamed) {
   write_two();
   constexpr uid_t kNobody = 65534;
@@ -170,6 +167,44 @@ TEST_F(OpenFolder, LinksThatLeadNowhereOrBackAreCounted) {
   EXPECT_EQ(index.classes, (Paths{"cat", "dog"}));
   EXPECT_EQ(index.train.size(), 3);
   EXPECT_EQ(index.others, 4);
+}
+
+TEST_F(OpenFolder, LinkThatLostItsFolderIsNoError) {
+  write_two();
+  {
+    const TemporaryFolder elsewhere;
+    elsewhere.write("a.jpg", "");
+    fs::create_directory_symlink(elsewhere.path(), folder.file("train/dog/out"));
+    EXPECT_EQ(open().train.size(), 4);
+  }
+  const FolderIndex index = open();
+  EXPECT_EQ(index.train.size(), 3);
+  EXPECT_EQ(index.others, 1);
+}
+
+TEST_F(OpenFolder, EveryChangeIsSeen) {
+  write_two();
+  EXPECT_EQ(open().train.size(), 3);
+  folder.write("train/cat/new.jpg", "");
+  EXPECT_EQ(train_paths(open())[2], folder.file("train/cat/new.jpg"));
+  fs::rename(folder.file("train/cat/new.jpg"), folder.file("train/dog/new.jpg"));
+  EXPECT_EQ(train_paths(open())[2], folder.file("train/dog/new.jpg"));
+  folder.write("train/fox/deep/a.jpg", "");
+  fs::remove(folder.file("train/dog/new.jpg"));
+  EXPECT_EQ(open().classes, (Paths{"cat", "dog", "fox"}));
+  fs::remove_all(folder.file("train/fox"));
+  EXPECT_EQ(open().classes, (Paths{"cat", "dog"}));
+  const TemporaryFolder other;
+  other.write("cat/z.jpg", "");
+  fs::rename(folder.file("train/cat"), other.file("old"));
+  fs::rename(other.file("cat"), folder.file("train/cat"));
+  EXPECT_EQ(open().train.name(0), "z.jpg");
+}
+
+TEST_F(OpenFolder, PathsStartWithTheFolderAsGiven) {
+  write_two();
+  const FolderIndex index = open_folder(folder.path() + "/train/..", 0.0);
+  EXPECT_EQ(index.train_path(0), folder.path() + "/train/../train/cat/a.PNG");
 }
 
 // Two links to the next folder, twenty times: a million ways to one image.
@@ -223,8 +258,8 @@ TEST_F(OpenFolder, EveryClassKeepsAnImageForTraining) {
   expect_refused<DataError>({"none of its 32 images", "1e-09"}, 1e-9);
 }
 
-// Written down so that nobody's split changes with a new version.
-TEST(ValHash, IsTheSameForEver) {
+// Pinned, so that no split changes with a new version.
+TEST(ValHash, IsPinned) {
   EXPECT_DOUBLE_EQ(val_hash(""), 0.9576734252420561);
   EXPECT_DOUBLE_EQ(val_hash("cat/1.jpg"), 0.24737290083364938);
   EXPECT_DOUBLE_EQ(val_hash("cat/2.jpg"), 0.338711882293083);

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kSide = 16;
 
-// Three classes of 6, 4 and 12 training images, and 2 test images of each. Every picture differs.
+// Three classes of 6, 4 and 12 training images, and 2 test images of each. Every image differs.
 class FolderDataset : public ::testing::Test {
  protected:
   FolderDataset() {
@@ -28,21 +28,21 @@ class FolderDataset : public ::testing::Test {
       }
     }
     options.cache = cache.path();
-    options.pictures.transform.size = kSide;
+    options.images.transform.size = kSide;
   }
 
   static std::string file_of(int number, bool jpeg) {
-    Image picture = smooth_picture(40 + number, 30);
-    for (uint8_t& value : picture.pixels) value = static_cast<uint8_t>(value + 5 * number);
-    return jpeg ? jpeg_file(picture) : png_file(picture);
+    Image image = smooth_image(40 + number, 30);
+    for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(value + 5 * number);
+    return jpeg ? jpeg_file(image) : png_file(image);
   }
 
   Dataset open() const { return open_dataset("folder:" + folder.path(), options); }
   Dataset open_skipping() {
-    options.pictures.on_bad_image = OnBadImage::kSkip;
+    options.images.on_bad_image = OnBadImage::kSkip;
     return open();
   }
-  void spoil(const std::string& name) const { folder.write(name, "no picture"); }
+  void spoil(const std::string& name) const { folder.write(name, "no image"); }
 
   static std::vector<Draw> all_of(const Split& split, uint64_t ticket = 0) {
     std::vector<Draw> draws;
@@ -56,7 +56,7 @@ class FolderDataset : public ::testing::Test {
 };
 
 TEST_F(FolderDataset, DescribesWhatItOpened) {
-  options.pictures.transform.centre = 0.75;
+  options.images.transform.centre = 0.75;
   const Dataset data = open();
   EXPECT_EQ(data.description.spec, "folder:" + folder.path());
   EXPECT_EQ(data.description.classes, (std::vector<std::string>{"ant", "bee", "cat"}));
@@ -72,7 +72,7 @@ TEST_F(FolderDataset, DescribesWhatItOpened) {
   EXPECT_EQ(data.test->pixels(), kSide * kSide);
 }
 
-TEST_F(FolderDataset, TestImagesAreTheMiddleStandardised) {
+TEST_F(FolderDataset, TestImagesAreTheCentreStandardized) {
   const Dataset data = open();
   const Batch batch = data.test->load({{3, 0}, {0, 0}});
   EXPECT_EQ(batch.images.sizes(), (std::vector<int64_t>{2, 3, kSide, kSide}));
@@ -81,7 +81,7 @@ TEST_F(FolderDataset, TestImagesAreTheMiddleStandardised) {
   EXPECT_TRUE(torch::equal(batch.labels, torch::tensor({1, 0}, torch::kLong)));
   EXPECT_EQ(batch.skipped, 0);
   // ant has 6 + 2 images and bee 4 before its second for validation.
-  const Image expected = evaluation_image(file_of(14, false), "", options.pictures.transform);
+  const Image expected = evaluation_image(file_of(14, false), "", options.images.transform);
   for (int64_t c = 0; c < 3; ++c) {
     const auto channel = static_cast<size_t>(c);
     for (const int64_t place : {int64_t{0}, kSide + 3, kSide * kSide - 1}) {
@@ -116,7 +116,7 @@ TEST_F(FolderDataset, DrawGivesTheSameImageInAnyBatch) {
 
 TEST_F(FolderDataset, TicketAndSeedChangeTrainingImagesAlone) {
   const Dataset data = open();
-  options.pictures.seed = 2;
+  options.images.seed = 2;
   const Dataset other = open();
   const torch::Tensor image = data.train->load({{4, 1}}).images;
   EXPECT_FALSE(torch::equal(data.train->load({{4, 2}}).images, image));
@@ -126,7 +126,7 @@ TEST_F(FolderDataset, TicketAndSeedChangeTrainingImagesAlone) {
   EXPECT_TRUE(torch::equal(other.test->load({{4, 1}}).images, test));
 }
 
-TEST_F(FolderDataset, PlainTrainingImagesAreTrainingFilesAsEvaluationShowsThem) {
+TEST_F(FolderDataset, PlainTrainingImagesAreNotAugmented) {
   const Dataset data = open();
   EXPECT_EQ(data.plain_train->labels(), data.train->labels());
   const torch::Tensor plain = data.plain_train->load({{7, 1}}).images;
@@ -136,8 +136,8 @@ TEST_F(FolderDataset, PlainTrainingImagesAreTrainingFilesAsEvaluationShowsThem) 
   EXPECT_TRUE(torch::equal(more.test->load({{2, 0}}).images, plain));
 }
 
-// The same file twice in a class, drawn by one ticket: what is random differs.
-TEST_F(FolderDataset, IndexIsPartOfWhatIsRandom) {
+// The same file twice in a class, drawn with one ticket: the augmentation differs.
+TEST_F(FolderDataset, IndexIsPartOfTheAugmentation) {
   fs::copy(folder.file("train/ant/100.jpg"), folder.file("train/ant/100b.jpg"));
   const torch::Tensor images = open().train->load({{0, 5}, {1, 5}}).images;
   EXPECT_FALSE(torch::equal(images[0], images[1]));
@@ -154,7 +154,7 @@ TEST_F(FolderDataset, FingerprintIsOfNamesAndLabels) {
   const std::string before = open().description.fingerprint;
   EXPECT_EQ(open().description.fingerprint, before);
   folder.write("train/ant/100.jpg", file_of(99, true));
-  EXPECT_EQ(open().description.fingerprint, before);  // what is in a file is not looked at
+  EXPECT_EQ(open().description.fingerprint, before);  // files are not opened
   fs::rename(folder.file("val/bee/104.jpg"), folder.file("val/bee/104b.jpg"));
   const std::string renamed = open().description.fingerprint;
   EXPECT_NE(renamed, before);
@@ -166,7 +166,7 @@ TEST_F(FolderDataset, FingerprintIsOfNamesAndLabels) {
 
 TEST_F(FolderDataset, FractionSplitsOneFolder) {
   fs::remove_all(folder.file("val"));
-  options.pictures.val_fraction = 0.3;
+  options.images.val_fraction = 0.3;
   const Dataset data = open();
   EXPECT_EQ(data.train->size() + data.test->size(), 22);
   EXPECT_EQ(data.test->load(all_of(*data.test)).images.size(0), data.test->size());
@@ -206,7 +206,7 @@ TEST_F(FolderDataset, DamagedFilesOfEveryKindAreNamed) {
   }
 }
 
-// A file of holes, which takes no place on the disk.
+// A sparse file, which takes no space on the disk.
 TEST_F(FolderDataset, HugeFileIsRefusedUnread) {
   fs::resize_file(folder.file("train/ant/100.jpg"), uintmax_t{1} << 36);
   const Dataset data = open();
@@ -221,7 +221,7 @@ TEST_F(FolderDataset, TrainingTakesTheNextOfTheClassInstead) {
   EXPECT_EQ(batch.skipped, 2);
   EXPECT_EQ(batch.images.size(0), 4);
   EXPECT_TRUE(torch::equal(batch.labels, torch::tensor({0, 0, 1, 0}, torch::kLong)));
-  // After the last image of the class its first, just as if it had been drawn itself.
+  // After the last image of the class comes its first, as if it had been drawn itself.
   EXPECT_TRUE(torch::equal(batch.images[0], batch.images[1]));
   EXPECT_TRUE(torch::equal(batch.images[3], data.train->load({{0, 9}}).images[0]));
 }
@@ -263,7 +263,7 @@ TEST_F(FolderDataset, ClassOfBadImagesIsRefused) {
 }
 
 // Ten bad files of 22 are skipped, however often they come up; the eleventh is one too many.
-TEST_F(FolderDataset, TooManyBadFilesEndIt) {
+TEST_F(FolderDataset, TooManyBadFilesAreAnError) {
   for (int i = 0; i < 10; ++i) spoil("train/cat/" + std::to_string(100 + i) + (i % 2 == 0 ? ".jpg" : ".png"));
   const Dataset data = open_skipping();
   for (uint64_t ticket = 0; ticket < 3; ++ticket) {
@@ -280,7 +280,7 @@ TEST_F(FolderDataset, TooManyBadFilesEndIt) {
 }
 
 TEST_F(FolderDataset, OnePercentOfManyFilesIsSkipped) {
-  const std::string text = "no picture";
+  const std::string text = "no image";
   for (int i = 0; i < 1200; ++i) folder.write("val/ant/x" + std::to_string(i) + ".jpg", text);
   const Dataset data = open_skipping();
   EXPECT_EQ(data.test->size(), 1206);
@@ -292,7 +292,7 @@ TEST_F(FolderDataset, OnePercentOfManyFilesIsSkipped) {
 
 TEST_F(FolderDataset, NamesOfAnyKindMakeOneLine) {
   const std::string name = "new\nline \x1b[31m<b>\xff";
-  folder.write("train/ant/" + name + ".jpg", "no picture");
+  folder.write("train/ant/" + name + ".jpg", "no image");
   const Dataset data = open();
   expect_error<DataError>([&] { data.train->load(all_of(*data.train)); },
                           {"train/ant/new\\x0aline \\x1b[31m<b>\\xff.jpg': not a JPEG or PNG image"});

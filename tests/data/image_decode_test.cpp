@@ -1,14 +1,13 @@
 #include "data/image_decode.h"
 
 #include "base/errors.h"
-#include "data/exif.h"
 #include "image_files.h"
 #include "support.h"
 
 namespace renorm::data::testing {
 namespace {
 
-// What quality 95 changes in a smooth picture; chroma at half resolution costs more at the edges.
+// The error of quality 95 in a smooth image; chroma at half resolution adds to it at the edges.
 constexpr int kJpegLevels = 5;
 constexpr int kSubsampledLevels = 14;
 
@@ -16,8 +15,8 @@ Image decode(const std::string& bytes, const DecodeLimits& limits = {}) {
   return decode_image(bytes, "pic", limits);
 }
 
-TEST(JpegDecode, EveryColourSpaceAndCodingShowsThePicture) {
-  const Image picture = smooth_picture(41, 29);
+TEST(JpegDecode, EveryColourSpaceAndCodingShowsTheImage) {
+  const Image original = smooth_image(41, 29);
   for (const JpegColours colours :
        {JpegColours::kYcc, JpegColours::kRgb, JpegColours::kCmyk, JpegColours::kYcck}) {
     for (const bool progressive : {false, true}) {
@@ -26,7 +25,7 @@ TEST(JpegDecode, EveryColourSpaceAndCodingShowsThePicture) {
         kind.colours = colours;
         kind.progressive = progressive;
         kind.subsampled = subsampled && colours != JpegColours::kRgb && colours != JpegColours::kCmyk;
-        EXPECT_LE(difference(decode(jpeg_file(picture, kind)), picture),
+        EXPECT_LE(difference(decode(jpeg_file(original, kind)), original),
                   kind.subsampled ? kSubsampledLevels : kJpegLevels)
             << static_cast<int>(colours) << progressive << subsampled;
       }
@@ -35,45 +34,45 @@ TEST(JpegDecode, EveryColourSpaceAndCodingShowsThePicture) {
 }
 
 TEST(JpegDecode, InksWithoutAdobeMarkerAreNotInverted) {
-  const Image picture = smooth_picture(24, 17);
+  const Image original = smooth_image(24, 17);
   JpegFile kind;
   kind.colours = JpegColours::kCmyk;
   kind.adobe = false;
-  EXPECT_LE(difference(decode(jpeg_file(picture, kind)), picture), kJpegLevels);
+  EXPECT_LE(difference(decode(jpeg_file(original, kind)), original), kJpegLevels);
 }
 
 TEST(JpegDecode, GreyBecomesThreeEqualChannels) {
-  const Image picture = smooth_picture(30, 20, 1);
+  const Image original = smooth_image(30, 20, 1);
   JpegFile kind;
   kind.colours = JpegColours::kGrey;
-  const Image decoded = decode(jpeg_file(picture, kind));
+  const Image decoded = decode(jpeg_file(original, kind));
   ASSERT_EQ(decoded.channels, 3);
-  for (size_t i = 0; i < picture.pixels.size(); ++i) {
-    EXPECT_NEAR(decoded.pixels[3 * i], picture.pixels[i], kJpegLevels);
+  for (size_t i = 0; i < original.pixels.size(); ++i) {
+    EXPECT_NEAR(decoded.pixels[3 * i], original.pixels[i], kJpegLevels);
     EXPECT_EQ(decoded.pixels[3 * i], decoded.pixels[3 * i + 1]);
     EXPECT_EQ(decoded.pixels[3 * i], decoded.pixels[3 * i + 2]);
   }
 }
 
 TEST(JpegDecode, ArithmeticCodingAndRestartMarkersAreRead) {
-  const Image picture = smooth_picture(64, 48);
+  const Image original = smooth_image(64, 48);
   JpegFile kind;
   kind.restart = 3;
-  EXPECT_LE(difference(decode(jpeg_file(picture, kind)), picture), kJpegLevels);
+  EXPECT_LE(difference(decode(jpeg_file(original, kind)), original), kJpegLevels);
   kind.arithmetic = true;
-  EXPECT_LE(difference(decode(jpeg_file(picture, kind)), picture), kJpegLevels);
+  EXPECT_LE(difference(decode(jpeg_file(original, kind)), original), kJpegLevels);
 }
 
 TEST(JpegDecode, OnlyAMissingEndMarkerIsForgiven) {
-  const Image picture = smooth_picture(32, 32);
-  const std::string file = jpeg_file(picture);
-  EXPECT_LE(difference(decode(file.substr(0, file.size() - 2)), picture), kJpegLevels);
+  const Image original = smooth_image(32, 32);
+  const std::string file = jpeg_file(original);
+  EXPECT_LE(difference(decode(file.substr(0, file.size() - 2)), original), kJpegLevels);
   for (const size_t cut : {size_t{3}, size_t{10}, size_t{100}, file.size() / 2, file.size() - 8}) {
     expect_error<DataError>([&] { decode(file.substr(0, cut)); }, {"'pic': the JPEG ends too early"});
   }
   JpegFile kind;
   kind.progressive = true;
-  const std::string progressive = jpeg_file(picture, kind);
+  const std::string progressive = jpeg_file(original, kind);
   for (const size_t missing : {size_t{1}, size_t{2}, size_t{20}, progressive.size() / 2}) {
     expect_error<DataError>([&] { decode(progressive.substr(0, progressive.size() - missing)); },
                             {"'pic': the JPEG ends too early"});
@@ -81,12 +80,12 @@ TEST(JpegDecode, OnlyAMissingEndMarkerIsForgiven) {
 }
 
 TEST(JpegDecode, DamagedDataAreRefused) {
-  const std::string file = jpeg_file(noisy_picture(64, 64, 3, 1));
+  const std::string file = jpeg_file(noisy_image(64, 64, 3, 1));
   std::string ended = file;
   ended.replace(file.size() / 2, 2, "\xff\xd9");
   expect_error<DataError>([&] { decode(ended); }, {"'pic': the JPEG cannot be read", "premature end"});
   // No code has ones alone. Far from the end of a file the library does not look for such a code.
-  std::string coded = jpeg_file(noisy_picture(16, 16, 3, 1));
+  std::string coded = jpeg_file(noisy_image(16, 16, 3, 1));
   for (size_t i = coded.size() - 60; i < coded.size() - 40; i += 2)
     coded.replace(i, 2, std::string("\xff\0", 2));
   expect_error<DataError>([&] { decode(coded); }, {"'pic': the JPEG cannot be read", "Huffman"});
@@ -96,17 +95,17 @@ TEST(JpegDecode, DamagedDataAreRefused) {
 }
 
 TEST(JpegDecode, BytesBetweenMarkersAreNoDamage) {
-  const Image picture = smooth_picture(16, 16);
-  std::string file = jpeg_file(picture);
+  const Image original = smooth_image(16, 16);
+  std::string file = jpeg_file(original);
   file.insert(file.size() - 2, "\x01\x02\x03");
   file += "something after the end";
-  EXPECT_LE(difference(decode(file), picture), kJpegLevels);
+  EXPECT_LE(difference(decode(file), original), kJpegLevels);
 }
 
 TEST(JpegDecode, TwoChannelsAreNamed) {
   JpegFile kind;
   kind.colours = JpegColours::kGrey;
-  std::string file = jpeg_file(smooth_picture(8, 8, 1), kind);
+  std::string file = jpeg_file(smooth_image(8, 8, 1), kind);
   // A frame and a scan of two components of the same tables.
   const size_t frame = file.find("\xff\xc0");
   file.replace(frame + 2, 2, std::string("\x00\x0e", 2));
@@ -116,7 +115,7 @@ TEST(JpegDecode, TwoChannelsAreNamed) {
 }
 
 TEST(JpegDecode, SmallestFastScaleThatIsLargeEnoughIsUsed) {
-  const std::string file = jpeg_file(smooth_picture(400, 203));
+  const std::string file = jpeg_file(smooth_image(400, 203));
   struct Case {
     int64_t wanted;
     int64_t width;
@@ -130,13 +129,13 @@ TEST(JpegDecode, SmallestFastScaleThatIsLargeEnoughIsUsed) {
     const Image decoded = decode(file, limits);
     EXPECT_EQ(decoded.width, expected.width) << expected.wanted;
     EXPECT_EQ(decoded.height, expected.height) << expected.wanted;
-    EXPECT_LE(difference(decoded, smooth_picture(decoded.width, decoded.height)), 2 * kJpegLevels);
+    EXPECT_LE(difference(decoded, smooth_image(decoded.width, decoded.height)), 2 * kJpegLevels);
   }
 }
 
 TEST(ImageDecode, EveryOrientationIsTurnedUpright) {
-  const Image stored = smooth_picture(24, 16);
-  // Where the stored picture's top left corner is seen: left or right, top or bottom.
+  const Image stored = smooth_image(24, 16);
+  // The place of the stored image's top left corner: left or right, top or bottom.
   const struct {
     bool right;
     bool bottom;
@@ -157,7 +156,7 @@ TEST(ImageDecode, EveryOrientationIsTurnedUpright) {
     const int64_t x = corner.right ? turned.width - 1 : 0;
     const int64_t y = corner.bottom ? turned.height - 1 : 0;
     for (int64_t c = 0; c < 3; ++c) EXPECT_NEAR(turned.row(y)[x * 3 + c], stored.pixels[c], kJpegLevels);
-    // The stored picture's first channel grows along its rows: down or up once it lies sideways.
+    // The stored image's first channel grows along its rows: down or up once it lies sideways.
     const int64_t far_x = sideways ? x : turned.width - 1 - x;
     const int64_t far_y = sideways ? turned.height - 1 - y : y;
     EXPECT_GT(turned.row(far_y)[far_x * 3], 200) << orientation;
@@ -165,7 +164,7 @@ TEST(ImageDecode, EveryOrientationIsTurnedUpright) {
 }
 
 TEST(ImageDecode, PngIsTurnedUprightToo) {
-  const Image stored = smooth_picture(5, 3);
+  const Image stored = smooth_image(5, 3);
   PngFile kind;
   kind.orientation = 6;
   const std::string samples(stored.pixels.begin(), stored.pixels.end());
@@ -174,7 +173,7 @@ TEST(ImageDecode, PngIsTurnedUprightToo) {
   EXPECT_EQ(difference(decode(file), upright(stored, 6)), 0);
 }
 
-TEST(Exif, DamagedBlocksSayNothing) {
+TEST(Exif, DamagedBlocksAreIgnored) {
   for (const bool little_endian : {false, true}) {
     const std::string good = exif_block(6, little_endian);
     const auto read = [](const std::string& block) {
@@ -211,15 +210,15 @@ TEST(ImageDecode, OtherFilesAreNamed) {
   expect_error<DataError>([&] { decode_image("text", "a\n<b>\xff.jpg", {}); }, {"'a\\x0a<b>\\xff.jpg': not"});
 }
 
-TEST(ImageDecode, KindIsWhatTheBytesSay) {
-  const Image picture = smooth_picture(8, 8);
-  EXPECT_EQ(difference(decode_image(png_file(picture), "a.jpg", {}), picture), 0);
-  EXPECT_LE(difference(decode_image(jpeg_file(picture), "a.png", {}), picture), kJpegLevels);
+TEST(ImageDecode, BytesDetermineTheFormat) {
+  const Image original = smooth_image(8, 8);
+  EXPECT_EQ(difference(decode_image(png_file(original), "a.jpg", {}), original), 0);
+  EXPECT_LE(difference(decode_image(jpeg_file(original), "a.png", {}), original), kJpegLevels);
 }
 
 // Their pixels would take 10 GB: the test's memory shows that nothing was allocated for them.
 TEST(ImageDecode, BombsAreRefusedByTheirSize) {
-  const std::string small = jpeg_file(smooth_picture(16, 16));
+  const std::string small = jpeg_file(smooth_image(16, 16));
   const std::string jpeg = jpeg_with_size(small, 60000, 60000);
   const std::string sentence = "'pic': 60000x60000 pixels are more than the 134217728 that renorm reads";
   for (const std::string& bomb : {jpeg, png_header(60000, 60000)}) {
@@ -230,9 +229,9 @@ TEST(ImageDecode, BombsAreRefusedByTheirSize) {
                           {"2147483647x2147483647 pixels"});
   expect_error<DataError>([&] { decode(png_header(0, 5)); }, {"'pic': the PNG cannot be read"});
   DecodeLimits limits;
-  limits.most_pixels = 255;
+  limits.max_pixels = 255;
   expect_error<DataError>([&] { decode(small, limits); }, {"16x16 pixels are more than the 255"});
-  limits.most_pixels = 256;
+  limits.max_pixels = 256;
   EXPECT_EQ(decode(small, limits).width, 16);
 }
 
@@ -240,8 +239,8 @@ TEST(ImageDecode, ScansWithoutEndAreRefused) {
   JpegFile kind;
   kind.progressive = true;
   kind.colours = JpegColours::kGrey;
-  const std::string file = jpeg_file(smooth_picture(8, 8, 1), kind);
-  // The first scan may come again and again.
+  const std::string file = jpeg_file(smooth_image(8, 8, 1), kind);
+  // The first scan may be repeated.
   const size_t first = file.find("\xff\xda");
   const size_t next = file.find('\xff', first + 1);
   std::string many = file.substr(0, next);

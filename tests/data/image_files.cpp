@@ -29,12 +29,12 @@ std::string number(uint32_t value, size_t bytes, bool little_endian) {
   return text;
 }
 
-// The row as the inks, or the channels, that the file is to hold.
-std::vector<uint8_t> jpeg_row(const Image& picture, int64_t y, const JpegFile& kind, int components) {
+// The row as the inks or channels of the file.
+std::vector<uint8_t> jpeg_row(const Image& image, int64_t y, const JpegFile& kind, int components) {
   std::vector<uint8_t> row;
-  for (int64_t x = 0; x < picture.width; ++x) {
-    const uint8_t* pixel = picture.row(y) + x * picture.channels;
-    for (int c = 0; c < std::min(components, 3); ++c) row.push_back(pixel[c % picture.channels]);
+  for (int64_t x = 0; x < image.width; ++x) {
+    const uint8_t* pixel = image.row(y) + x * image.channels;
+    for (int c = 0; c < std::min(components, 3); ++c) row.push_back(pixel[c % image.channels]);
     if (components == 4) row.push_back(255);
   }
   if (components == 4 && !kind.adobe) {
@@ -92,29 +92,29 @@ void write_extras(png_structp png, png_infop info, const PngFile& kind) {
 
 }  // namespace
 
-Image smooth_picture(int64_t width, int64_t height, int64_t channels) {
-  Image picture = blank_image(width, height, channels);
+Image smooth_image(int64_t width, int64_t height, int64_t channels) {
+  Image image = blank_image(width, height, channels);
   for (int64_t y = 0; y < height; ++y) {
     for (int64_t x = 0; x < width; ++x) {
       const double across = (static_cast<double>(x) + 0.5) / static_cast<double>(width);
       const double down = (static_cast<double>(y) + 0.5) / static_cast<double>(height);
       const double values[] = {across, down, 1.0 - 0.5 * (across + down * down)};
       for (int64_t c = 0; c < channels; ++c) {
-        picture.row(y)[x * channels + c] = static_cast<uint8_t>(20.0 + 215.0 * values[c]);
+        image.row(y)[x * channels + c] = static_cast<uint8_t>(20.0 + 215.0 * values[c]);
       }
     }
   }
-  return picture;
+  return image;
 }
 
-Image noisy_picture(int64_t width, int64_t height, int64_t channels, uint64_t seed) {
-  Image picture = blank_image(width, height, channels);
+Image noisy_image(int64_t width, int64_t height, int64_t channels, uint64_t seed) {
+  Image image = blank_image(width, height, channels);
   RandomStream stream(seed, Purpose::kAugment);
-  for (uint8_t& value : picture.pixels) value = static_cast<uint8_t>(stream.below(256));
-  return picture;
+  for (uint8_t& value : image.pixels) value = static_cast<uint8_t>(stream.below(256));
+  return image;
 }
 
-std::string jpeg_file(const Image& picture, const JpegFile& kind) {
+std::string jpeg_file(const Image& image, const JpegFile& kind) {
   jpeg_error_mgr errors;
   jpeg_compress_struct info;
   info.err = jpeg_std_error(&errors);
@@ -124,8 +124,8 @@ std::string jpeg_file(const Image& picture, const JpegFile& kind) {
   jpeg_mem_dest(&info, &bytes, &size);
   const bool inks = kind.colours == JpegColours::kCmyk || kind.colours == JpegColours::kYcck;
   const bool grey = kind.colours == JpegColours::kGrey;
-  info.image_width = static_cast<JDIMENSION>(picture.width);
-  info.image_height = static_cast<JDIMENSION>(picture.height);
+  info.image_width = static_cast<JDIMENSION>(image.width);
+  info.image_height = static_cast<JDIMENSION>(image.height);
   info.input_components = inks ? 4 : (grey ? 1 : 3);
   info.in_color_space = inks ? JCS_CMYK : (grey ? JCS_GRAYSCALE : JCS_RGB);
   set_up(&info, kind);
@@ -135,8 +135,8 @@ std::string jpeg_file(const Image& picture, const JpegFile& kind) {
     jpeg_write_marker(&info, JPEG_APP0 + 1, reinterpret_cast<const JOCTET*>(block.data()),
                       static_cast<unsigned>(block.size()));
   }
-  for (int64_t y = 0; y < picture.height; ++y) {
-    std::vector<uint8_t> row = jpeg_row(picture, y, kind, info.input_components);
+  for (int64_t y = 0; y < image.height; ++y) {
+    std::vector<uint8_t> row = jpeg_row(image, y, kind, info.input_components);
     JSAMPROW rows[] = {row.data()};
     jpeg_write_scanlines(&info, rows, 1);
   }
@@ -162,7 +162,7 @@ std::string exif_block(int orientation, bool little_endian) {
 std::string png_file(int64_t width, int64_t height, const std::string& samples, const PngFile& kind) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(png);
-  if (setjmp(png_jmpbuf(png)) != 0) std::abort();  // only a wrong test comes here
+  if (setjmp(png_jmpbuf(png)) != 0) std::abort();  // only a wrong test reaches this
   std::string file;
   png_set_write_fn(png, &file, append_png, nullptr);
   png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), kind.depth,
@@ -183,11 +183,10 @@ std::string png_file(int64_t width, int64_t height, const std::string& samples, 
   return file;
 }
 
-std::string png_file(const Image& picture) {
+std::string png_file(const Image& image) {
   PngFile kind;
-  kind.colour_type = picture.channels == 1 ? 0 : 2;
-  return png_file(picture.width, picture.height, std::string(picture.pixels.begin(), picture.pixels.end()),
-                  kind);
+  kind.colour_type = image.channels == 1 ? 0 : 2;
+  return png_file(image.width, image.height, std::string(image.pixels.begin(), image.pixels.end()), kind);
 }
 
 std::string png_header(uint32_t width, uint32_t height) {
@@ -207,9 +206,9 @@ std::string jpeg_with_size(std::string jpeg, uint32_t width, uint32_t height) {
 
 int difference(const Image& a, const Image& b) {
   if (a.width != b.width || a.height != b.height || a.channels != b.channels) return 256;
-  int most = 0;
-  for (size_t i = 0; i < a.pixels.size(); ++i) most = std::max(most, std::abs(a.pixels[i] - b.pixels[i]));
-  return most;
+  int max = 0;
+  for (size_t i = 0; i < a.pixels.size(); ++i) max = std::max(max, std::abs(a.pixels[i] - b.pixels[i]));
+  return max;
 }
 
 }  // namespace renorm::data::testing

@@ -1,4 +1,4 @@
-// Small pictures and the files that hold them, made by the libraries themselves.
+// Small images and their files, written by the libraries themselves.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace renorm::data::testing {
 
-// A smooth picture in which every pixel differs from its neighbours: JPEG keeps it within a few levels.
-Image smooth_picture(int64_t width, int64_t height, int64_t channels = 3);
+// A smooth image in which every pixel differs from its neighbours: JPEG keeps it within a few levels.
+Image smooth_image(int64_t width, int64_t height, int64_t channels = 3);
 // Independent random bytes.
-Image noisy_picture(int64_t width, int64_t height, int64_t channels, uint64_t seed);
+Image noisy_image(int64_t width, int64_t height, int64_t channels, uint64_t seed);
 
 enum class JpegColours { kGrey, kYcc, kRgb, kCmyk, kYcck };
 struct JpegFile {
   JpegColours colours = JpegColours::kYcc;
-  bool adobe = true;  // inks are inverted, and a marker says so
+  bool adobe = true;  // inks are inverted, as a marker states
   bool progressive = false;
   bool arithmetic = false;
   bool subsampled = false;
@@ -24,8 +24,8 @@ struct JpegFile {
   int restart = 0;      // MCUs between restart markers
   int quality = 95;
 };
-// Inks are made so that they show the picture. A grey file takes the first channel.
-std::string jpeg_file(const Image& picture, const JpegFile& kind = {});
+// Inks are made so that they show the image. A grey file takes the first channel.
+std::string jpeg_file(const Image& image, const JpegFile& kind = {});
 
 // An EXIF block that states an orientation, in either byte order.
 std::string exif_block(int orientation, bool little_endian);
@@ -40,14 +40,14 @@ struct PngFile {
 // `samples` are rows of width * channels values of `depth` bits, 16-bit ones high byte first, each row padded
 // to whole bytes. The palette has 2^depth (at most 256) entries (i, 255 - i, i / 2).
 std::string png_file(int64_t width, int64_t height, const std::string& samples, const PngFile& kind = {});
-std::string png_file(const Image& picture);
+std::string png_file(const Image& image);
 
 // Without any pixels: a PNG whose header states this size.
 std::string png_header(uint32_t width, uint32_t height);
 // A JPEG whose header states another size than it has.
 std::string jpeg_with_size(std::string jpeg, uint32_t width, uint32_t height);
 
-// The greatest difference of two pictures of one size, in levels.
+// The largest difference of two images of one size, in levels.
 int difference(const Image& a, const Image& b);
 
 }  // namespace renorm::data::testing

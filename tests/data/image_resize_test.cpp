@@ -62,20 +62,20 @@ TEST(Resize, AgreesWithTheDefinition) {
   };
   for (const Case& one : cases) {
     for (const int64_t channels : {int64_t{1}, int64_t{3}}) {
-      const Image source = noisy_picture(one.source.width, one.source.height, channels, 5);
+      const Image source = noisy_image(one.source.width, one.source.height, channels, 5);
       EXPECT_LE(difference(resize(source, one.box, one.size), plain_resize(source, one.box, one.size)), 1)
           << one.source.width << "x" << one.source.height << " " << one.box.left << " to " << one.size.width;
     }
   }
 }
 
-TEST(Resize, SameSizeIsTheSamePicture) {
-  const Image source = noisy_picture(19, 23, 3, 6);
+TEST(Resize, SameSizeIsTheSameImage) {
+  const Image source = noisy_image(19, 23, 3, 6);
   EXPECT_EQ(difference(resize(source, whole({19, 23}), {19, 23}), source), 0);
 }
 
 TEST(Resize, WholePixelsAreCutOut) {
-  const Image source = noisy_picture(12, 10, 3, 7);
+  const Image source = noisy_image(12, 10, 3, 7);
   const Image part = resize(source, {3, 2, 5, 4}, {5, 4});
   for (int64_t y = 0; y < 4; ++y) {
     EXPECT_TRUE(std::equal(part.row(y), part.row(y) + part.row_bytes(), source.row(y + 2) + 9)) << y;

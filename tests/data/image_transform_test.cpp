@@ -12,36 +12,36 @@ namespace {
 
 RandomStream stream_of(uint64_t index) { return {11, Purpose::kAugment, index}; }
 
-TEST(TrainingBox, LiesInThePictureWithinAreaAndRatio) {
-  const ImageSize picture{640, 427};
+TEST(TrainingBox, LiesInTheImageWithinAreaAndRatio) {
+  const ImageSize original{640, 427};
   const TransformOptions options;
-  double least_area = 1.0, most_area = 0.0, least_ratio = 9.0, most_ratio = 0.0;
+  double min_area = 1.0, max_area = 0.0, min_ratio = 9.0, max_ratio = 0.0;
   for (uint64_t i = 0; i < 2000; ++i) {
     RandomStream stream = stream_of(i);
-    const Box box = training_box(picture, options, stream);
+    const Box box = training_box(original, options, stream);
     EXPECT_GE(box.left, 0.0);
     EXPECT_GE(box.top, 0.0);
     EXPECT_LE(box.left + box.width, 640.0 + 1e-9);
     EXPECT_LE(box.top + box.height, 427.0 + 1e-9);
     const double area = box.width * box.height / (640.0 * 427.0);
-    least_area = std::min(least_area, area);
-    most_area = std::max(most_area, area);
-    least_ratio = std::min(least_ratio, box.width / box.height);
-    most_ratio = std::max(most_ratio, box.width / box.height);
+    min_area = std::min(min_area, area);
+    max_area = std::max(max_area, area);
+    min_ratio = std::min(min_ratio, box.width / box.height);
+    max_ratio = std::max(max_ratio, box.width / box.height);
   }
-  EXPECT_GE(least_area, 0.08 - 1e-9);
-  EXPECT_LT(least_area, 0.09);
-  EXPECT_GT(most_area, 0.75);
-  EXPECT_LE(most_area, 1.0);
-  EXPECT_GE(least_ratio, 0.75 - 1e-9);
-  EXPECT_LT(least_ratio, 0.76);
-  EXPECT_GT(most_ratio, 1.32);
-  EXPECT_LE(most_ratio, 4.0 / 3.0 + 1e-9);
+  EXPECT_GE(min_area, 0.08 - 1e-9);
+  EXPECT_LT(min_area, 0.09);
+  EXPECT_GT(max_area, 0.75);
+  EXPECT_LE(max_area, 1.0);
+  EXPECT_GE(min_ratio, 0.75 - 1e-9);
+  EXPECT_LT(min_ratio, 0.76);
+  EXPECT_GT(max_ratio, 1.32);
+  EXPECT_LE(max_ratio, 4.0 / 3.0 + 1e-9);
 }
 
 TEST(TrainingBox, ThatCannotFitIsTheCentreAtTheNearestRatio) {
   TransformOptions options;
-  options.least_area = 0.9;
+  options.min_area = 0.9;
   RandomStream stream = stream_of(0);
   const Box wide = training_box({1000, 90}, options, stream);
   EXPECT_DOUBLE_EQ(wide.height, 90.0);
@@ -51,7 +51,7 @@ TEST(TrainingBox, ThatCannotFitIsTheCentreAtTheNearestRatio) {
   EXPECT_DOUBLE_EQ(tall.width, 90.0);
   EXPECT_DOUBLE_EQ(tall.height, 120.0);
   EXPECT_DOUBLE_EQ(tall.top, 440.0);
-  options.least_area = 1.0;
+  options.min_area = 1.0;
   const Box all = training_box({100, 100}, options, stream);
   EXPECT_LE(all.width * all.height, 100.0 * 100.0 * (1 + 1e-9));
   EXPECT_GE(std::max(all.width, all.height), 99.9);
@@ -66,11 +66,11 @@ TEST(EvaluationBox, IsTheCentreOfTheShorterSide) {
 }
 
 TEST(EvaluationImage, IsResizedThenCut) {
-  const Image picture = smooth_picture(512, 256);
+  const Image original = smooth_image(512, 256);
   TransformOptions options;
   options.size = 56;
-  const Image seen = evaluation_image(png_file(picture), "pic", options);
-  const Image small = resize(picture, whole({512, 256}), {128, 64});
+  const Image seen = evaluation_image(png_file(original), "pic", options);
+  const Image small = resize(original, whole({512, 256}), {128, 64});
   ASSERT_EQ(seen.width, 56);
   ASSERT_EQ(seen.height, 56);
   for (int64_t y = 0; y < 56; ++y) {
@@ -79,18 +79,18 @@ TEST(EvaluationImage, IsResizedThenCut) {
   }
 }
 
-// Decoding small is for speed: what is seen stays what decoding at full size would show.
+// Decoding at a smaller scale is for speed; it must not change the image.
 TEST(EvaluationImage, OfALargeJpegLooksLikeThatOfThePng) {
-  const Image picture = smooth_picture(1000, 777);
+  const Image original = smooth_image(1000, 777);
   TransformOptions options;
   options.size = 64;
-  const Image png = evaluation_image(png_file(picture), "pic", options);
-  const Image jpeg = evaluation_image(jpeg_file(picture), "pic", options);
+  const Image png = evaluation_image(png_file(original), "pic", options);
+  const Image jpeg = evaluation_image(jpeg_file(original), "pic", options);
   EXPECT_LE(difference(png, jpeg), 4);
 }
 
 TEST(TrainingImage, DependsOnTheStreamAlone) {
-  const std::string file = jpeg_file(smooth_picture(300, 200));
+  const std::string file = jpeg_file(smooth_image(300, 200));
   TransformOptions options;
   options.size = 48;
   const auto draw = [&](uint64_t index) {
@@ -106,8 +106,8 @@ TEST(TrainingImage, DependsOnTheStreamAlone) {
 }
 
 // The file's first channel grows from left to right.
-TEST(TrainingImage, IsMirroredAsOftenAsAsked) {
-  const std::string file = png_file(smooth_picture(64, 64));
+TEST(TrainingImage, IsMirroredAsOftenAsRequested) {
+  const std::string file = png_file(smooth_image(64, 64));
   TransformOptions options;
   options.size = 8;
   options.jitter = {0.0, 0.0, 0.0};
@@ -141,7 +141,7 @@ TEST(TrainingImage, BadFilesAreNamed) {
 }
 
 TEST(Flip, MirrorsEveryRow) {
-  Image image = noisy_picture(5, 3, 3, 8);
+  Image image = noisy_image(5, 3, 3, 8);
   const Image before = image;
   flip(&image);
   for (int64_t y = 0; y < 3; ++y) {
@@ -173,20 +173,20 @@ TEST(ChangeColours, FollowsTheFormulas) {
 }
 
 TEST(DrawFactors, StayInTheirRangesAndFillThem) {
-  double least = 9.0, most = 0.0;
+  double min = 9.0, max = 0.0;
   for (uint64_t i = 0; i < 1000; ++i) {
     RandomStream stream = stream_of(i);
     const ColourFactors factors = draw_factors({0.4, 0.0, 1.5}, stream);
-    least = std::min(least, factors.brightness);
-    most = std::max(most, factors.brightness);
+    min = std::min(min, factors.brightness);
+    max = std::max(max, factors.brightness);
     EXPECT_EQ(factors.contrast, 1.0);
     EXPECT_GE(factors.saturation, 0.0);
     EXPECT_LE(factors.saturation, 2.5);
   }
-  EXPECT_GE(least, 0.6);
-  EXPECT_LT(least, 0.61);
-  EXPECT_LE(most, 1.4);
-  EXPECT_GT(most, 1.39);
+  EXPECT_GE(min, 0.6);
+  EXPECT_LT(min, 0.61);
+  EXPECT_LE(max, 1.4);
+  EXPECT_GT(max, 1.39);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST(ForEachNumber, RunsAtOnceOnSeveralThreads) {
 }
 
 // The lower of the two waits until the higher one has thrown.
-TEST(ForEachNumber, TheLowestErrorIsPassedOn) {
+TEST(ForEachNumber, TheLowestErrorIsRethrown) {
   std::atomic<bool> thrown{false};
   std::atomic<int> begun{0};
   const auto use = [&](int64_t i) {

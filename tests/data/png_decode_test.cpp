@@ -36,16 +36,16 @@ TEST(PngDecode, EveryDepthOfGreyIsScaledToBytes) {
 }
 
 TEST(PngDecode, ColoursAreKeptExactly) {
-  const Image picture = noisy_picture(13, 7, 3, 2);
-  const std::string samples(picture.pixels.begin(), picture.pixels.end());
+  const Image original = noisy_image(13, 7, 3, 2);
+  const std::string samples(original.pixels.begin(), original.pixels.end());
   PngFile kind;
-  EXPECT_EQ(difference(decode(png_file(13, 7, samples, kind)), picture), 0);
+  EXPECT_EQ(difference(decode(png_file(13, 7, samples, kind)), original), 0);
   kind.interlaced = true;
-  EXPECT_EQ(difference(decode(png_file(13, 7, samples, kind)), picture), 0);
+  EXPECT_EQ(difference(decode(png_file(13, 7, samples, kind)), original), 0);
   kind.depth = 16;
   std::string deep;
   for (const char sample : samples) deep += std::string(2, sample);
-  EXPECT_EQ(difference(decode(png_file(13, 7, deep, kind)), picture), 0);
+  EXPECT_EQ(difference(decode(png_file(13, 7, deep, kind)), original), 0);
 }
 
 TEST(PngDecode, PaletteIsLookedUp) {
@@ -94,7 +94,7 @@ TEST(PngDecode, TransparentColourAndEntryBecomeWhite) {
 }
 
 TEST(PngDecode, DamagedAndShortFilesAreRefused) {
-  const std::string file = png_file(noisy_picture(20, 20, 3, 3));
+  const std::string file = png_file(noisy_image(20, 20, 3, 3));
   for (const size_t cut : {size_t{8}, size_t{20}, size_t{33}, size_t{60}, file.size() / 2}) {
     expect_error<DataError>([&] { decode(file.substr(0, cut)); }, {"'pic': the PNG ends too early"});
   }
@@ -105,11 +105,11 @@ TEST(PngDecode, DamagedAndShortFilesAreRefused) {
   altered[24] = 3;  // a depth that does not exist
   expect_error<DataError>([&] { decode(altered); }, {"'pic': the PNG cannot be read ("});
   // Nothing is lost with what follows the pixels.
-  EXPECT_EQ(difference(decode(file.substr(0, file.size() - 12)), noisy_picture(20, 20, 3, 3)), 0);
+  EXPECT_EQ(difference(decode(file.substr(0, file.size() - 12)), noisy_image(20, 20, 3, 3)), 0);
 }
 
-// libpng takes the memory that an EXIF chunk asks for before it reads the chunk. That none is taken, the seed
-// png_exif_too_long of the fuzz target shows.
+// libpng allocates the stated length of an EXIF chunk before it reads the chunk. The seed png_exif_too_long
+// of the fuzz target shows that nothing is allocated.
 TEST(PngDecode, ChunkLongerThanTheFileIsRefused) {
   PngFile kind;
   kind.orientation = 1;

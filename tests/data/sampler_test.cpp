@@ -92,12 +92,12 @@ TEST(SamplerSpec, BadTextIsNamed) {
       {"labels:16x2:distinkt", {"labels:LxK:distinct"}},
       {"labels:16x2:distinct:", {"labels:LxK"}},
       {"labels:0x2", {"L (labels) of sampler 'labels:0x2'", "'0'"}},
-      {"labels:16x-2", {"K (images a label)", "'-2'"}},
-      {"labels:16x2 ", {"K (images a label)", "'2 '"}},
+      {"labels:16x-2", {"K (images per label)", "'-2'"}},
+      {"labels:16x2 ", {"K (images per label)", "'2 '"}},
       {"labels:99999999999999999999x2", {"L (labels)"}},
-      {"labels:1000000x2", {"2000000 images", "at most 1000000"}},
+      {"labels:1000000x2", {"2000000 images", "the maximum is 1000000"}},
       {"blocks:8x16", {"'blocks:8x16'", "blocks:BxLxK"}},
-      {"blocks:8x16x2:distinct", {"K (images a label)"}},
+      {"blocks:8x16x2:distinct", {"K (images per label)"}},
       {"blocks:x16x2", {"B (labels in a block)"}},
   };
   for (const Case& bad : cases) {
@@ -106,7 +106,7 @@ TEST(SamplerSpec, BadTextIsNamed) {
   }
 }
 
-// On every machine and compiler: runs that were begun elsewhere go on the same.
+// On every machine and compiler, so that runs resume elsewhere with the same draws.
 TEST(Sampler, DrawsArePinned) {
   EXPECT_EQ(make("iid", shape(2, 4)).step(0), (Indices{54, 24, 26, 101, 118, 157, 122, 154}));
   EXPECT_EQ(make("labels:4x2", shape(1, 8)).step(3), (Indices{44, 47, 137, 135, 52, 50, 158, 152}));
@@ -129,7 +129,7 @@ TEST(Sampler, IsAFunctionOfSeedAndStep) {
 
 TEST(IidSampler, EveryEpochHasEachExampleOnce) {
   constexpr int64_t kExamples = kClasses * kEach;
-  // 24 does not divide 200: steps reach over the epochs' ends. 600 is three epochs a step.
+  // 24 does not divide 200: steps reach over the epochs' ends. 600 is three epochs per step.
   for (const int64_t workers : {3, 75}) {
     Sampler sampler = make("iid", shape(workers, 8));
     Indices all;
@@ -181,7 +181,7 @@ TEST(LabelsSampler, LabelsAndImagesAreUniform) {
   for (const char* spec : {"labels:4x2", "labels:4x2:distinct", "blocks:5x4x2"}) {
     Sampler sampler = make(spec, shape(1, 8));
     std::map<int64_t, int64_t> labels, images;
-    // One draw a step, so that the counts are independent.
+    // One draw per step, so that the counts are independent.
     for (int64_t step = 0; step < 20000; ++step) {
       const int64_t drawn = sampler.step(step)[5];
       ++labels[drawn / kEach];
@@ -271,7 +271,7 @@ TEST(SamplerRefuses, ShapesThatDoNotFit) {
   expect_error<UsageError>([&] { make("labels:16x2", both); }, {"--split-pairs", "--deal"});
 }
 
-TEST(SamplerRefuses, DataThatCannotServe) {
+TEST(SamplerRefuses, DataThatIsTooSmall) {
   const auto with = [](const std::string& spec, const Indices& labels, int64_t classes) {
     const SamplerSpec parsed = parse_sampler(spec);
     const int64_t minibatch = std::max<int64_t>(1, parsed.minibatch());

@@ -58,7 +58,7 @@ TEST_F(StrokesCache, SecondOpenReadsTheFile) {
 }
 
 // Pixels that the generator would not draw, with the right checksum: they can only come from the file.
-TEST_F(StrokesCache, ContentIsWhatTheFileSays) {
+TEST_F(StrokesCache, ContentComesFromTheFile) {
   std::string bytes = good.substr(0, good.size() - 64);
   bytes.back() = static_cast<char>(~bytes.back());
   write_atomically(file, bytes + sha256(bytes));
@@ -73,7 +73,7 @@ TEST_F(StrokesCache, EverySpecHasItsFile) {
   }
 }
 
-TEST_F(StrokesCache, DamagedFileIsMadeAnew) {
+TEST_F(StrokesCache, DamagedFileIsReplaced) {
   expect_redrawn("");
   expect_redrawn(good.substr(0, 10));
   expect_redrawn(good.substr(0, good.size() - 1));
@@ -85,7 +85,7 @@ TEST_F(StrokesCache, DamagedFileIsMadeAnew) {
   }
 }
 
-TEST_F(StrokesCache, FileOfAnotherVersionOrSpecIsMadeAnew) {
+TEST_F(StrokesCache, FileOfAnotherVersionOrSpecIsReplaced) {
   std::string body = good.substr(0, good.size() - 64);
   const size_t version = std::string("renorm strokes ").size();
   body[version] = '0';

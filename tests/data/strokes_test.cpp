@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/errors.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "data/stroke_drawing.h"
 #include "support.h"
 
@@ -29,6 +30,28 @@ TEST(StrokesSpec, EveryKeyIsRead) {
   EXPECT_EQ(to_spec(parse_strokes("")),
             "strokes:classes=200,train=100,test=20,size=20,strokes=3,ink=0.6,noise=0.1,jitter=1,seed=1");
   EXPECT_EQ(to_spec(parse_strokes("noise=1e-1")), to_spec(parse_strokes("")));
+}
+
+TEST(StrokesSpec, UsageListsEveryKeyWithItsDefault) {
+  const std::string usage = strokes_usage();
+  ASSERT_EQ(usage.rfind("strokes[:", 0), 0U);
+  ASSERT_EQ(usage.back(), ']');
+  const std::string options = usage.substr(9, usage.size() - 10);
+  EXPECT_EQ(to_spec(parse_strokes(options)), to_spec({}));
+  std::string message;
+  try {
+    parse_strokes("zzzzzzzzzzzz=1");
+  } catch (const UsageError& error) {
+    message = error.what();
+  }
+  const std::string list = "; there are ";  // of all keys
+  ASSERT_NE(message.find(list), std::string::npos);
+  const std::vector<std::string> keys = split(message.substr(message.find(list) + list.size()), ',');
+  EXPECT_EQ(keys.size(), 9U);
+  for (const std::string& key : keys) {
+    const std::string name = key.substr(key.find_first_not_of(' '));
+    EXPECT_NE(("," + options).find("," + name + "="), std::string::npos) << name;
+  }
 }
 
 TEST(StrokesSpec, BadOptionsAreNamed) {
@@ -61,7 +84,7 @@ TEST(StrokesSpec, BadOptionsAreNamed) {
   }
 }
 
-TEST(Strokes, HasTheSizesAsked) {
+TEST(Strokes, HasTheRequestedSizes) {
   const ByteDataset data = generate("classes=3,train=4,test=2,size=9");
   EXPECT_EQ(data.classes, (std::vector<std::string>{"class-000", "class-001", "class-002"}));
   EXPECT_EQ(data.train.labels, (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}));
@@ -191,16 +214,16 @@ class Plain {
   }
 
   double distance(double x, double y) const {
-    double least = 1e9;
+    double min = 1e9;
     for (const Stroke& stroke : shape_) {
       for (int i = 0; i < 8; ++i) {
         const Point a = at(stroke, i / 8.0), b = at(stroke, (i + 1) / 8.0);
         const double dx = b.x - a.x, dy = b.y - a.y;
         const double t = std::clamp(((x - a.x) * dx + (y - a.y) * dy) / (dx * dx + dy * dy), 0.0, 1.0);
-        least = std::min(least, std::hypot(x - a.x - t * dx, y - a.y - t * dy));
+        min = std::min(min, std::hypot(x - a.x - t * dx, y - a.y - t * dy));
       }
     }
-    return least;
+    return min;
   }
 
   StrokesOptions options_;
@@ -227,7 +250,7 @@ TEST(Strokes, FollowsTheRecipe) {
 }
 
 // The upper left pixel is almost never drawn on: what is left is the noise.
-TEST(Strokes, NoiseHasTheSpreadAsked) {
+TEST(Strokes, NoiseHasTheRequestedSpread) {
   const ByteDataset data = generate("classes=50,train=40,test=1,noise=0.2,jitter=0");
   double sum = 0.0, squares = 0.0;
   const double count = static_cast<double>(data.train.size());

@@ -1,4 +1,4 @@
-// Small files of the formats that are read, and where to put them.
+// Small files of the formats that are read, and a folder for them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace renorm::data::testing {
 
-// A folder of its own that goes with the object.
+// A folder that is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -48,7 +48,7 @@ inline std::string big_endian(uint32_t word) {
   return bytes;
 }
 
-// An idx file; the magic number says how many sizes there are.
+// An idx file; the magic number holds the number of sizes.
 inline std::string idx(const std::vector<uint32_t>& sizes, const std::string& data) {
   std::string bytes = big_endian(0x800 + static_cast<uint32_t>(sizes.size()));
   for (const uint32_t size : sizes) bytes += big_endian(size);

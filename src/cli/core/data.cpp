@@ -27,8 +27,8 @@ data::OpenOptions open_options(const DataOptions& options) {
   data::OpenOptions open;
   open.threads = options.threads > 0 ? options.threads
                                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  open.pictures.val_fraction = options.val_fraction;
-  if (options.image_size != 0) open.pictures.transform.size = options.image_size;
+  open.images.val_fraction = options.val_fraction;
+  if (options.image_size != 0) open.images.transform.size = options.image_size;
   return open;
 }
 

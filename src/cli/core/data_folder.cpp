@@ -18,7 +18,7 @@
 #include "cli/core/data_text.h"
 #include "cli/progress.h"
 #include "data/folder_split.h"
-#include "data/image_file.h"
+#include "data/image_decode.h"
 #include "data/inspect.h"
 #include "data/parallel.h"
 
@@ -177,7 +177,7 @@ std::string preview_png(const DataOptions& options, const data::FolderIndex& ind
 
 void run_folder_data(const DataOptions& options, const data::FolderIndex& index,
                      const data::OpenOptions& open) {
-  const data::TransformOptions& transform = open.pictures.transform;
+  const data::TransformOptions& transform = open.images.transform;
   // Before anything is printed: it may find a picture that cannot be read.
   std::string preview;
   if (!options.preview.empty()) preview = preview_png(options, index, transform);

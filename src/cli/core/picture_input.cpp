@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/errors.h"
-#include "data/image_file.h"
+#include "data/image_decode.h"
 #include "data/image_transform.h"
 
 namespace renorm::cli {
@@ -50,7 +50,7 @@ PictureInput::PictureInput(const Input& input) : input_(input) {
   data::Description description;
   description.mean = input.mean;
   description.std = input.std;
-  tables_ = data::standardising_tables(description);
+  tables_ = data::standardizing_tables(description);
 }
 
 void PictureInput::read(const std::string& file, float* out) const {

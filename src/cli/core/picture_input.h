@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/standardise.h"
+#include "data/description.h"
 #include "train/model_card.h"
 
 namespace renorm::cli {

@@ -1,4 +1,4 @@
-#include "data/exif.h"
+#include "data/image.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ constexpr size_t kEntryBytes = 12;
 constexpr uint32_t kTiffVersion = 42;
 constexpr uint32_t kOrientationTag = 0x0112;
 constexpr uint32_t kShort = 3;  // the type of the value
-constexpr int kMostOrientation = 8;
+constexpr int kMaxOrientation = 8;
 
 // Numbers in the byte order that the block states; the caller keeps within its size.
 struct TiffReader {
@@ -68,7 +68,7 @@ int exif_orientation(const uint8_t* block, size_t size) {
     if (reader.number(entry, 2) != kOrientationTag) continue;
     if (reader.number(entry + 2, 2) != kShort || reader.number(entry + 4, 4) != 1) return 1;
     const int value = static_cast<int>(reader.number(entry + 8, 2));
-    return value >= 1 && value <= kMostOrientation ? value : 1;
+    return value >= 1 && value <= kMaxOrientation ? value : 1;
   }
   return 1;
 }
