@@ -16,9 +16,8 @@
 #include "base/text.h"
 #include "experiments/claims.h"
 #include "experiments/experiment.h"
-#include "record/json_fields.h"
+#include "record/eval_result.h"
 #include "record/metrics.h"
-#include "record/strict_json.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
 #include "train/settings.h"
@@ -37,20 +36,8 @@ record::Metrics metrics_of(const std::string& folder) {
   return record::parse_metrics(read_file(file), file);
 }
 
-struct EvalFile {
-  double accuracy = 0.0;
-  int64_t step = 0;
-};
-
-EvalFile read_eval(const std::string& file) {
-  const std::string where = printable(file);
-  const nlohmann::json object = record::parse_json(read_file(file), where);
-  if (!object.is_object()) throw DataError(fmt::format("{}: an evaluation must be a JSON object", where));
-  EvalFile found;
-  const record::FieldReader reader(object, where);
-  reader("accuracy", found.accuracy);
-  reader("step", found.step);
-  return found;
+record::EvalResult read_eval(const std::string& file) {
+  return record::parse_eval_result(read_file(file), file);
 }
 
 // The newest checkpoint's own words, if there is one. A run that goes on may replace it while we look.
@@ -146,11 +133,12 @@ void gather_run(const std::string& folder, const record::Arm& arm, record::ArmRu
   if (!run->finished) return;
   gathered->test.push_back(progress.accuracy);
   if (arm.train_accuracy) {
-    gathered->training_set.push_back(read_eval(fmt::format("{}/{}", folder, kTrainingSetFile)).accuracy);
+    gathered->training_set.push_back(
+        read_eval(fmt::format("{}/{}", folder, kTrainingSetFile)).averaged.accuracy);
   }
   if (arm.batch_statistics_accuracy) {
     gathered->batch_statistics.push_back(
-        read_eval(fmt::format("{}/{}", folder, kBatchStatisticsFile)).accuracy);
+        read_eval(fmt::format("{}/{}", folder, kBatchStatisticsFile)).averaged.accuracy);
   }
 }
 

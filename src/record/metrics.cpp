@@ -8,10 +8,15 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "record/json_fields.h"
-#include "record/strict_json.h"
+#include "record/json.h"
 
 namespace renorm::record {
+namespace {
+
+constexpr const char* kStepKind = "step";
+constexpr const char* kEvaluationKind = "evaluation";
+
+}  // namespace
 
 template <>
 struct Fields<Summary> {
@@ -41,6 +46,8 @@ template <>
 struct Fields<StepRecord> {
   template <typename Record, typename Visitor>
   static void visit(Record& record, const Visitor& visit) {
+    std::string kind = kStepKind;
+    visit("kind", kind);
     visit("step", record.step);
     visit("epoch", record.epoch);
     visit("loss", record.loss);
@@ -63,6 +70,8 @@ template <>
 struct Fields<EvaluationRecord> {
   template <typename Record, typename Visitor>
   static void visit(Record& record, const Visitor& visit) {
+    std::string kind = kEvaluationKind;
+    visit("kind", kind);
     visit("step", record.step);
     visit("epoch", record.epoch);
     visit("split", record.split);
@@ -78,26 +87,20 @@ struct Fields<EvaluationRecord> {
 
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
-std::string to_line(const ordered_json& object) {
-  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
+constexpr JsonFormat kLine = {"a record", 0, SIZE_MAX, UnknownKeys::kIgnore, -1};
 
 void read_line(const std::string& line, const std::string& where, Metrics* metrics) {
-  const json object = parse_json(line, where);
-  if (!object.is_object()) throw DataError(fmt::format("{}: a record must be a JSON object", where));
-  const FieldReader reader(object, where);
+  const nlohmann::json object = parse_object(line, where, kLine);
+  const FieldReader reader(object, where, kLine.unknown);
   std::string kind;
   reader("kind", kind);
-  if (kind == "step") {
-    Fields<StepRecord>::visit(metrics->steps.emplace_back(), reader);
-  } else if (kind == "evaluation") {
-    Fields<EvaluationRecord>::visit(metrics->evaluations.emplace_back(), reader);
+  if (kind == kStepKind) {
+    reader.read_all(metrics->steps.emplace_back());
+  } else if (kind == kEvaluationKind) {
+    reader.read_all(metrics->evaluations.emplace_back());
   } else {
-    throw DataError(fmt::format("{}: there is no kind of record '{}'{}", where, printable(kind),
-                                name_hint(kind, {"step", "evaluation"})));
+    throw DataError(fmt::format("{}: unknown kind of record '{}'{}", where, printable(kind),
+                                name_hint(kind, {kStepKind, kEvaluationKind})));
   }
 }
 
@@ -136,17 +139,9 @@ std::vector<std::pair<std::string, std::string>> summary_columns(const Evaluatio
 
 }  // namespace
 
-std::string to_json_line(const StepRecord& record) {
-  ordered_json object = {{"kind", "step"}};
-  Fields<StepRecord>::visit(record, FieldWriter(object));
-  return to_line(object);
-}
+std::string to_json_line(const StepRecord& record) { return write_json(record, kLine); }
 
-std::string to_json_line(const EvaluationRecord& record) {
-  ordered_json object = {{"kind", "evaluation"}};
-  Fields<EvaluationRecord>::visit(record, FieldWriter(object));
-  return to_line(object);
-}
+std::string to_json_line(const EvaluationRecord& record) { return write_json(record, kLine); }
 
 Metrics parse_metrics(const std::string& text, const std::string& file) {
   Metrics metrics;
@@ -156,7 +151,7 @@ Metrics parse_metrics(const std::string& text, const std::string& file) {
     const std::string line = text.substr(begin, end == std::string::npos ? end : end - begin);
     // A record that was cut anywhere is no JSON; a machine that lost power may have left zeros.
     const bool whole =
-        end != std::string::npos || (line.find('\0') == std::string::npos && json::accept(line));
+        end != std::string::npos || (line.find('\0') == std::string::npos && nlohmann::json::accept(line));
     if (!whole) break;
     read_line(line, fmt::format("{}:{}", printable(file), ++number), &metrics);
     if (end == std::string::npos) break;

@@ -1,5 +1,4 @@
-// What a run leaves in metrics.jsonl (one JSON object a line) and summary.csv. Read by `eval`, reports and
-// people.
+// The records of a run: metrics.jsonl (one JSON object per line) and summary.csv.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,7 @@ struct Summary {
   double max = 0.0;
 };
 
-// One Batch Renorm layer since the last record: fractions of all (group, channel) pairs, r and d before
-// clipping.
+// One Batch Renorm layer in one step: fractions of all (group, channel) pairs, and r and d before clipping.
 struct LayerClips {
   std::string name;
   double r_clipped_above = 0.0;
@@ -27,22 +25,23 @@ struct LayerClips {
   Summary d;
 };
 
-// {"kind": "step", ...}: means over the steps since the last record.
+// {"kind": "step", ...}: the figures of one step, not means over the steps since the last record. Only
+// images_per_second and data_wait_percent cover all the time since then.
 struct StepRecord {
   int64_t step = 0;  // steps done
   double epoch = 0.0;
   double loss = 0.0;
-  double accuracy = 0.0;  // percent, of the training minibatches as they were seen
+  double accuracy = 0.0;  // percent, on the training images of the step
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;  // of the last step, before clipping
+  double gradient_norm = 0.0;  // before clipping
   double r_max = 1.0;
   double d_max = 0.0;
   double r_clipped_above = 0.0;  // means over the layers
   double r_clipped_below = 0.0;
   double d_clipped = 0.0;
   double images_per_second = 0.0;
-  // Only for data that is read as it is used: how much of the time since the last record was spent waiting
-  // for it, and training images that could not be read since the run began.
+  // Only for data that is read while training: the time spent waiting for it, and the number of training
+  // images that could not be read since the run began.
   std::optional<double> data_wait_percent;
   std::optional<int64_t> skipped_images;
   std::vector<LayerClips> layers;
@@ -61,12 +60,12 @@ struct EvaluationRecord {
   int64_t images = 0;
   Score averaged;                         // keys accuracy and loss: with the averaged weights
   Score raw;                              // keys raw_accuracy and raw_loss
-  double seconds = 0.0;                   // time of the evaluation
-  std::optional<int64_t> skipped_images;  // that could not be read and are not counted
+  double seconds = 0.0;                   // that the evaluation took
+  std::optional<int64_t> skipped_images;  // not counted, because they could not be read
 };
 
-// One line without its newline. Keys are named like the fields. Doubles read back to the same bits; one that
-// is not finite is written as null and read as NaN.
+// One line without its newline. Keys have the names of the fields. Doubles read back to the same bits; a
+// value that is not finite is written as null and read as NaN.
 std::string to_json_line(const StepRecord& record);
 std::string to_json_line(const EvaluationRecord& record);
 
@@ -75,13 +74,12 @@ struct Metrics {
   std::vector<EvaluationRecord> evaluations;
 };
 
-// Keys that are not known are left alone, so that records may grow. A last line without its newline may be
-// cut short (a run that is being written or was killed) and is then ignored. Throws DataError "FILE:LINE:
-// ...".
+// Unknown keys are ignored, so that records may grow. A last line without its newline may be cut short (the
+// run is still writing or was killed) and is then ignored. Throws DataError "FILE:LINE: ...".
 Metrics parse_metrics(const std::string& text, const std::string& file);
 
 std::string summary_csv_header();  // without newline
-// One row an evaluation, with the last step record before it.
+// One row per evaluation, with the last step record before it.
 std::string summary_csv_row(const EvaluationRecord& evaluation, const StepRecord& step);
 
 }  // namespace renorm::record

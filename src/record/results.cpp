@@ -1,12 +1,10 @@
 #include "record/results.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <utility>
 
-#include "record/json_fields.h"
-#include "record/strict_json.h"
+#include "base/text.h"
+#include "record/json.h"
 
 namespace renorm::record {
 
@@ -116,7 +114,6 @@ template <>
 struct Fields<Results> {
   template <typename Record, typename Visitor>
   static void visit(Record& results, const Visitor& visit) {
-    visit("format_version", results.format_version);
     visit("name", results.name);
     visit("title", results.title);
     visit("data", results.data);
@@ -134,6 +131,12 @@ struct Fields<Results> {
   }
 };
 
+namespace {
+
+constexpr JsonFormat kFormat = {"results", 1, SIZE_MAX, UnknownKeys::kIgnore, 1};
+
+}  // namespace
+
 Measure measure_of(std::vector<double> values) {
   Measure measure;
   measure.values = std::move(values);
@@ -146,25 +149,10 @@ Measure measure_of(std::vector<double> values) {
   return measure;
 }
 
-std::string to_json(const Results& results) {
-  nlohmann::ordered_json object;
-  Fields<Results>::visit(results, FieldWriter(object));
-  return object.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
+std::string to_json(const Results& results) { return write_json(results, kFormat); }
 
 Results parse_results(const std::string& text, const std::string& file) {
-  const std::string where = printable(file);
-  const nlohmann::json object = parse_json(text, where);
-  if (!object.is_object()) throw DataError(fmt::format("{}: results must be a JSON object", where));
-  int64_t version = 0;
-  FieldReader(object, where)("format_version", version);
-  if (version != Results{}.format_version) {
-    throw DataError(
-        fmt::format("{}: 'format_version' must be {}, got {}", where, Results{}.format_version, version));
-  }
-  Results results;
-  Fields<Results>::visit(results, FieldReader(object, where));
-  return results;
+  return read_json<Results>(text, printable(file), kFormat);
 }
 
 }  // namespace renorm::record

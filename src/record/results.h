@@ -88,7 +88,6 @@ struct Claim {
 };
 
 struct Results {
-  int64_t format_version = 1;
   std::string name;   // "paper, quick"
   std::string title;  // heading for people
   std::string data;   // spec

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -12,8 +13,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "record/safetensors_header.h"
-#include "record/strict_json.h"
+#include "record/json.h"
 
 namespace renorm::record {
 namespace {
@@ -22,7 +22,36 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kAlignment = 8;
-constexpr int64_t kLongestHeader = 100000000;
+constexpr int64_t kMaxHeader = 100000000;
+constexpr int64_t kMaxTensors = 100000;
+constexpr int64_t kMaxDimensions = 64;
+constexpr int64_t kMaxPiece = 1000000;  // bytes between quotation marks: longer than any sensible name
+constexpr JsonLimits kLimits = {kMaxTensors + 1, kMaxTensors * 72};  // 64 dimensions each, and metadata
+constexpr const char* kMetadataKey = "__metadata__";
+
+struct Entry {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> data_offsets;  // begin and end
+};
+
+}  // namespace
+
+template <>
+struct Fields<Entry> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& entry, const Visitor& visit) {
+    visit("dtype", entry.dtype);
+    visit("shape", entry.shape);
+    visit.require(static_cast<int64_t>(entry.shape.size()) <= kMaxDimensions, "shape",
+                  fmt::format("must have at most {} numbers, got {}", kMaxDimensions, entry.shape.size()));
+    visit("data_offsets", entry.data_offsets);
+    visit.require(entry.data_offsets.size() == 2, "data_offsets",
+                  fmt::format("must be two numbers, got {}", entry.data_offsets.size()));
+  }
+};
+
+namespace {
 
 // a * b, or -1 if it is above 2^63 - 1; both at least 0.
 int64_t product(int64_t a, int64_t b) {
@@ -42,6 +71,19 @@ int64_t bytes_of(const std::vector<int64_t>& shape, int64_t value_size) {
   return bytes;
 }
 
+// What is wrong with the bytes of a header before they are parsed, or "". The parser copies a string again
+// and again while it grows, so a name of 90 MB would take a multiple of that.
+std::string problem_of_bytes(std::string_view header) {
+  for (size_t begin = 0; begin < header.size();) {
+    const size_t quote = std::min(header.find('"', begin), header.size());
+    if (static_cast<int64_t>(quote - begin) > kMaxPiece) {
+      return fmt::format("the header has more than {} bytes without a quotation mark", kMaxPiece);
+    }
+    begin = quote + 1;
+  }
+  return "";
+}
+
 void check_tensor(const TensorBytes& tensor) {
   const auto refuse = [&tensor](const std::string& problem) {
     throw std::invalid_argument(fmt::format("safetensors: tensor '{}' {}", printable(tensor.name), problem));
@@ -49,7 +91,7 @@ void check_tensor(const TensorBytes& tensor) {
   const int64_t size = dtype_size(tensor.dtype);
   if (tensor.name == kMetadataKey) refuse("has a name that the format keeps for itself");
   if (size == 0) refuse(fmt::format("has the unknown dtype '{}'", printable(tensor.dtype)));
-  if (static_cast<int64_t>(tensor.shape.size()) > kMostDimensions) refuse("has too many dimensions");
+  if (static_cast<int64_t>(tensor.shape.size()) > kMaxDimensions) refuse("has too many dimensions");
   for (const int64_t dimension : tensor.shape) {
     if (dimension < 0) refuse("has a negative dimension");
   }
@@ -58,7 +100,7 @@ void check_tensor(const TensorBytes& tensor) {
 }
 
 void check_tensors(const std::vector<TensorBytes>& tensors) {
-  if (static_cast<int64_t>(tensors.size()) > kMostTensors) {
+  if (static_cast<int64_t>(tensors.size()) > kMaxTensors) {
     throw std::invalid_argument(fmt::format("safetensors: {} tensors are too many", tensors.size()));
   }
   std::set<std::string> names;
@@ -72,7 +114,7 @@ void check_tensors(const std::vector<TensorBytes>& tensors) {
 
 std::string encode_header(const std::vector<const TensorBytes*>& tensors,
                           const std::map<std::string, std::string>& metadata) {
-  if (static_cast<int64_t>(metadata.size()) > kMostTensors) {
+  if (static_cast<int64_t>(metadata.size()) > kMaxTensors) {
     throw std::invalid_argument(fmt::format("safetensors: {} metadata are too many", metadata.size()));
   }
   ordered_json header = ordered_json::object();
@@ -92,10 +134,10 @@ std::string encode_header(const std::vector<const TensorBytes*>& tensors,
   } catch (const ordered_json::exception& error) {
     throw std::invalid_argument(fmt::format("safetensors: {}", json_problem(error)));
   }
-  const std::string problem = problem_of_bytes(text.data(), text.data() + text.size());
+  const std::string problem = problem_of_bytes(text);
   if (!problem.empty()) throw std::invalid_argument(fmt::format("safetensors: {}", problem));
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
-  if (static_cast<int64_t>(text.size()) > kLongestHeader) {
+  if (static_cast<int64_t>(text.size()) > kMaxHeader) {
     throw std::invalid_argument("safetensors: the header becomes longer than 100 MB");
   }
   return text;
@@ -107,10 +149,11 @@ uint64_t read_length(const std::string& bytes) {
   return length;
 }
 
-// Checks everything about one tensor but its neighbours.
-TensorBytes to_tensor(TensorEntry entry, const char* data, int64_t data_bytes, const std::string& file) {
+// Checks one tensor without regard to the others.
+TensorBytes to_tensor(const std::string& name, Entry entry, const char* data, int64_t data_bytes,
+                      const std::string& where) {
   const auto refuse = [&](const std::string& problem) {
-    throw DataError(fmt::format("{}: tensor '{}' {}", printable(file), printable(entry.name), problem));
+    throw DataError(fmt::format("{}: tensor '{}' {}", where, printable(name), problem));
   };
   const int64_t value_size = dtype_size(entry.dtype);
   if (value_size == 0) refuse(fmt::format("has the unknown dtype '{}'", printable(entry.dtype)));
@@ -126,49 +169,47 @@ TensorBytes to_tensor(TensorEntry entry, const char* data, int64_t data_bytes, c
     refuse(fmt::format("has {} bytes, but shape [{}] of {} needs {}", end - begin,
                        fmt::join(entry.shape, ","), entry.dtype, needs));
   }
-  return {std::move(entry.name), std::move(entry.dtype), std::move(entry.shape), data + begin, end - begin};
+  return {name, std::move(entry.dtype), std::move(entry.shape), data + begin, end - begin};
 }
 
 // The tensors lie one behind the other from the first byte of the data to the last.
 void check_tiling(const std::vector<TensorBytes>& tensors, const char* data, int64_t data_bytes,
-                  const std::string& file) {
+                  const std::string& where) {
   int64_t end = 0;
   for (const TensorBytes& tensor : tensors) {
     const int64_t begin = tensor.data - data;
     if (begin != end) {
       throw DataError(fmt::format("{}: tensor '{}' begins at byte {}, but the one before it ends at {}",
-                                  printable(file), printable(tensor.name), begin, end));
+                                  where, printable(tensor.name), begin, end));
     }
     end = begin + tensor.bytes;
   }
   if (end != data_bytes) {
-    throw DataError(fmt::format("{}: the last {} of {} bytes of data belong to no tensor", printable(file),
+    throw DataError(fmt::format("{}: the last {} of {} bytes of data belong to no tensor", where,
                                 data_bytes - end, data_bytes));
   }
 }
 
 // The bytes of the header, whose length is checked.
-int64_t header_length(const std::string& bytes, const std::string& file) {
+int64_t header_length(const std::string& bytes, const std::string& where) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size < kLengthBytes) {
-    throw DataError(
-        fmt::format("{}: a safetensors file has at least 8 bytes, this one has {}", printable(file), size));
+    throw DataError(fmt::format("{}: a safetensors file has at least 8 bytes, this one has {}", where, size));
   }
   const uint64_t length = read_length(bytes);
-  if (length > static_cast<uint64_t>(kLongestHeader)) {
+  if (length > static_cast<uint64_t>(kMaxHeader)) {
     throw DataError(fmt::format(
         "{}: the header says that it has {} bytes, more than the 100 MB allowed: this is no safetensors file",
-        printable(file), length));
+        where, length));
   }
   if (static_cast<int64_t>(length) > size - kLengthBytes) {
     throw DataError(
-        fmt::format("{}: the header says that it has {} bytes, but only {} follow: the file was cut",
-                    printable(file), length, size - kLengthBytes));
+        fmt::format("{}: the header says that it has {} bytes, but only {} follow: the file was cut", where,
+                    length, size - kLengthBytes));
   }
   // JSON would allow white space before it, the format does not.
   if (length == 0 || bytes[kLengthBytes] != '{') {
-    throw DataError(
-        fmt::format("{}: the header must start with '{{': this is no safetensors file", printable(file)));
+    throw DataError(fmt::format("{}: the header must start with '{{': this is no safetensors file", where));
   }
   return static_cast<int64_t>(length);
 }
@@ -208,22 +249,35 @@ std::string encode_safetensors(const std::vector<TensorBytes>& tensors,
 }
 
 Safetensors parse_safetensors(const std::string& bytes, const std::string& file) {
-  const int64_t length = header_length(bytes, file);
-  const char* begin = bytes.data() + kLengthBytes;
-  const char* data = begin + length;
+  const std::string where = printable(file);
+  const int64_t length = header_length(bytes, where);
+  const char* data = bytes.data() + kLengthBytes + length;
   const int64_t data_bytes = static_cast<int64_t>(bytes.size()) - kLengthBytes - length;
-  SafetensorsHeader header = parse_safetensors_header(begin, data, file);
+  std::string_view header(bytes.data() + kLengthBytes, static_cast<size_t>(length));
+  header = header.substr(0, header.find_last_not_of(' ') + 1);
+  const std::string problem = problem_of_bytes(header);
+  if (!problem.empty()) throw DataError(fmt::format("{}: {}", where, problem));
+  const nlohmann::json object = parse_json(header, where, kLimits);
+  const FieldReader reader(object, where, UnknownKeys::kRefuse);
   Safetensors result;
-  result.metadata = std::move(header.metadata);
-  result.tensors.reserve(header.tensors.size());
-  for (TensorEntry& entry : header.tensors) {
-    result.tensors.push_back(to_tensor(std::move(entry), data, data_bytes, file));
+  result.tensors.reserve(object.size());
+  for (const auto& [name, value] : object.items()) {
+    if (name == kMetadataKey) {
+      reader(name, result.metadata);
+    } else {
+      Entry entry;
+      reader(name, entry);
+      result.tensors.push_back(to_tensor(name, std::move(entry), data, data_bytes, where));
+    }
+  }
+  if (static_cast<int64_t>(result.tensors.size()) > kMaxTensors) {
+    throw DataError(fmt::format("{}: more than {} tensors", where, kMaxTensors));
   }
   std::stable_sort(result.tensors.begin(), result.tensors.end(),
                    [](const TensorBytes& a, const TensorBytes& b) {
                      return std::pair(a.data, a.bytes) < std::pair(b.data, b.bytes);
                    });
-  check_tiling(result.tensors, data, data_bytes, file);
+  check_tiling(result.tensors, data, data_bytes, where);
   return result;
 }
 

@@ -31,10 +31,11 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;
 };
 
-// Throws DataError that starts with `file` and says what is wrong: header longer than the file or 100 MB, not
-// JSON or with entries that the format does not have, more than 100,000 tensors or 64 dimensions, a name
-// twice or of a megabyte, unknown dtype, negative or overflowing shape, size that does not fit shape and
-// dtype, bytes outside the file, overlapping or left over.
+// Throws DataError that starts with `file`: header longer than the file or 100 MB, not JSON or with entries
+// that the format does not have, more than 100,000 tensors or 64 dimensions, a repeated name or one of a
+// megabyte, unknown dtype, negative or overflowing shape, size that does not fit shape and dtype, bytes
+// outside the file, overlapping or left over. Memory grows with the header, at most to a few times its
+// length.
 Safetensors parse_safetensors(const std::string& bytes, const std::string& file);
 
 }  // namespace renorm::record

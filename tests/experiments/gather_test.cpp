@@ -8,6 +8,7 @@
 #include "experiments/children.h"
 #include "experiments/experiment.h"
 #include "experiments/experiment_folder.h"
+#include "record/eval_result.h"
 #include "record/metrics.h"
 #include "temporary_folder.h"
 #include "train/checkpoint.h"
@@ -42,6 +43,13 @@ class Gather : public renorm::testing::TemporaryFolder {
     record.r_clipped_above = clipped;
     record.r_clipped_below = clipped;
     return to_json_line(record) + "\n";
+  }
+
+  static std::string eval_json(double accuracy, int64_t step) {
+    record::EvalResult result;
+    result.averaged.accuracy = accuracy;
+    result.step = step;
+    return to_json(result);
   }
 
   void put_run(const std::string& run, const std::string& metrics) const {
@@ -110,10 +118,10 @@ TEST_F(Gather, AnArmIsFinishedWhenItsEvaluationsAreThere) {
   RunProgress progress = progress_of(arm, path("runs/blocks-batchnorm/seed-1"));
   EXPECT_TRUE(progress.trained && progress.needs_training_set && progress.needs_batch_statistics);
   EXPECT_FALSE(progress.finished());
-  put("runs/blocks-batchnorm/seed-1/training-set.json", "{\"accuracy\": 4.5, \"step\": 18}");
+  put("runs/blocks-batchnorm/seed-1/training-set.json", eval_json(4.5, 18));
   EXPECT_TRUE(progress_of(arm, path("runs/blocks-batchnorm/seed-1")).needs_training_set);
-  put("runs/blocks-batchnorm/seed-1/training-set.json", "{\"accuracy\": 44.5, \"step\": 20}");
-  put("runs/blocks-batchnorm/seed-1/batch-statistics.json", "{\"accuracy\": 50.5, \"step\": 20, \"x\": 1}");
+  put("runs/blocks-batchnorm/seed-1/training-set.json", eval_json(44.5, 20));
+  put("runs/blocks-batchnorm/seed-1/batch-statistics.json", eval_json(50.5, 20));
   EXPECT_TRUE(progress_of(arm, path("runs/blocks-batchnorm/seed-1")).finished());
   gather(folder_, &results);
   EXPECT_EQ(results.arms[1].train_accuracy->values, std::vector<double>{44.5});

@@ -202,17 +202,17 @@ std::string without(const std::string& key) {
 TEST(Metrics, RefusesBadRecordsByFileAndLine) {
   const std::string good = to_json_line(StepRecord{}) + "\n";
   const std::pair<std::string, std::string> cases[] = {
-      {good + "\n", "m.jsonl:2: this is no valid JSON"},
-      {good + "{\n" + good, "m.jsonl:2: this is no valid JSON"},
+      {good + "\n", "m.jsonl:2: not valid JSON"},
+      {good + "{\n" + good, "m.jsonl:2: not valid JSON"},
       {good + "7\n", "m.jsonl:2: a record must be a JSON object"},
       {good + "{}\n", "m.jsonl:2: 'kind' is missing"},
-      {with("/kind", "steps"), "m.jsonl:2: there is no kind of record 'steps'; did you mean 'step'?"},
+      {with("/kind", "steps"), "m.jsonl:2: unknown kind of record 'steps'; did you mean 'step'?"},
       {with("/kind", 3), "m.jsonl:2: 'kind' must be a string, got 3"},
       {with("/kind", "evaluation"), "m.jsonl:2: 'split' is missing"},
       {with("/loss", "0.5"), "m.jsonl:2: 'loss' must be a number or null, got \"0.5\""},
       {with("/step", 1.5), "m.jsonl:2: 'step' must be a whole number of at least 0, got 1.5"},
       {with("/step", -1), "m.jsonl:2: 'step' must be a whole number of at least 0, got -1"},
-      {with("/step", uint64_t{1} << 63), "m.jsonl:2: 'step' must be a whole number of at least 0"},
+      {with("/step", uint64_t{1} << 63), "m.jsonl:2: 'step' must be a whole number of at most 2^63 - 1"},
       {with("/step", nullptr), "m.jsonl:2: 'step' must be"},
       {with("/layers", 1), "m.jsonl:2: 'layers' must be an array, got 1"},
       {with("/layers/0", 1), "m.jsonl:2: 'layers[0]' must be an object, got 1"},

@@ -78,7 +78,8 @@ TEST(Results, DamageIsNamedWithFileAndPlace) {
     EXPECT_EQ(problem_of(text.substr(0, length)).rfind("results.json: ", 0), 0U) << length;
   }
   EXPECT_EQ(problem_of("[]"), "results.json: results must be a JSON object");
-  EXPECT_EQ(problem_of("{\"format_version\": 2}"), "results.json: 'format_version' must be 1, got 2");
+  EXPECT_EQ(problem_of("{\"format_version\": 2}"),
+            "results.json: 'format_version' must be 1, got 2; use a newer renorm");
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string altered = text;
     altered.replace(altered.find(from), from.size(), to);

@@ -88,17 +88,16 @@ TEST(RunStateFile, HoldsTypedSettingsAndTheStateOfSamplerAndRandomNumbers) {
 
 TEST(RunStateFile, RefusesAnotherFormat) {
   EXPECT_EQ(refusal_with("/format_version", 3),
-            "a/state.json: format_version is 3, and this program knows 2 at most; use a newer renorm");
+            "a/state.json: 'format_version' must be 2, got 3; use a newer renorm");
   EXPECT_EQ(refusal_with("/format_version", 1),
-            "a/state.json: format_version is 1, and this program reads 2; use the renorm that wrote it, or "
-            "start the run again");
+            "a/state.json: 'format_version' must be 2, got 1; use the renorm that wrote it");
   EXPECT_NE(refusal_with("/format_version", 0), "");
   EXPECT_NE(refusal_with("/format_version", "2"), "");
 }
 
 TEST(RunStateFile, RefusesADescriptionOfDataThatNoModelFits) {
-  EXPECT_EQ(refusal_with("/data/classes", Json::array()), "a/state.json: data must have classes");
-  EXPECT_EQ(refusal_with("/data/mean", {0.1, 0.2}), "a/state.json: data.mean must have 1 values, got 2");
+  EXPECT_EQ(refusal_with("/data/classes", Json::array()), "a/state.json: 'data.classes' must not be empty");
+  EXPECT_EQ(refusal_with("/data/mean", {0.1, 0.2}), "a/state.json: 'data.mean' must have 1 values, got 2");
   EXPECT_NE(refusal_with("/data/std", {0.0}), "");
   EXPECT_NE(refusal_with("/data/classes/1", 7), "");
   EXPECT_NE(refusal_with("/data/height", 0), "");
@@ -112,8 +111,7 @@ TEST(RunStateFile, ReplacesBytesOfClassNamesThatAreNoText) {
 }
 
 TEST(RunStateFile, RefusesWrongTypesAndRanges) {
-  EXPECT_EQ(refusal_with("/step", -1),
-            "a/state.json: step must be a whole number from 0 to 9223372036854775807");
+  EXPECT_EQ(refusal_with("/step", -1), "a/state.json: 'step' must be a whole number of at least 0, got -1");
   for (const char* entry : {"/step", "/metrics_bytes", "/summary_bytes", "/parameters"}) {
     for (const Json& value : {Json(-1), Json(1.5), Json("1"), Json(nullptr), Json(true), Json::array(),
                               Json(uint64_t{1} << 63)}) {
@@ -123,7 +121,8 @@ TEST(RunStateFile, RefusesWrongTypesAndRanges) {
   for (const Json& value : {Json(-0.5), Json("1"), Json(nullptr), Json(1e13)}) {
     EXPECT_NE(refusal_with("/seconds", value), "") << value;
   }
-  EXPECT_EQ(refusal_with("/best/step", 501), "a/state.json: best.step must be a whole number from 0 to 500");
+  EXPECT_EQ(refusal_with("/best/step", 501),
+            "a/state.json: 'best.step' must be a whole number from 0 to 500");
   EXPECT_NE(refusal_with("/best/accuracy", 100.5), "");
   EXPECT_NE(refusal_with("/best", 1), "");
   EXPECT_NE(refusal_with("/versions/renorm", 1), "");
@@ -132,10 +131,8 @@ TEST(RunStateFile, RefusesWrongTypesAndRanges) {
 }
 
 TEST(RunStateFile, RefusesSettingsThatDoNotExistOrMakeNoSense) {
-  EXPECT_EQ(
-      refusal_with("/config/weight_decay", 0),
-      "a/state.json: config is not a config of this version: there is no setting 'weight_decay'; did you "
-      "mean 'weight-decay'?");
+  EXPECT_EQ(refusal_with("/config/weight_decay", 0),
+            "a/state.json: unknown entry 'config.weight_decay'; did you mean 'weight-decay'?");
   EXPECT_NE(refusal_with("/config/lr", "0.1"), "");
   EXPECT_NE(refusal_with("/config/lr", -0.1), "");
   EXPECT_NE(refusal_with("/config/steps", 1.0), "");
@@ -157,7 +154,7 @@ TEST(RunStateFile, RefusesEntriesThatAreMissingUnknownOrContradictory) {
     json.erase(name);
     EXPECT_NE(refusal_of(json.dump()).find("'" + name + "'"), std::string::npos) << name;
   }
-  EXPECT_EQ(refusal_with("/more", 1), "a/state.json: there is no entry 'more' in a state.json");
+  EXPECT_EQ(refusal_with("/more", 1), "a/state.json: unknown entry 'more'; did you mean 'rng'?");
   EXPECT_NE(refusal_with("/sampler/step", 499), "");
   EXPECT_NE(refusal_with("/sampler/seed", 2), "");
   EXPECT_NE(refusal_with("/rng/seed", 2), "");
@@ -178,7 +175,7 @@ TEST(RunStateFile, RefusesWhatIsNotJson) {
     ASSERT_NE(refusal_of(text.substr(0, length)), "") << length;
   }
   const std::string refusal = refusal_of("{\"step\": x}");
-  EXPECT_EQ(refusal.find("a/state.json: this is no valid JSON: "), 0U) << refusal;
+  EXPECT_EQ(refusal.find("a/state.json: not valid JSON: "), 0U) << refusal;
   EXPECT_NE(refusal.find("column 10"), std::string::npos) << refusal;
   EXPECT_NE(refusal_of(std::string("{}\0x", 4)).find("zero byte"), std::string::npos);
   EXPECT_NE(refusal_of(text + "{}"), "");

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/errors.h"
@@ -13,6 +12,7 @@
 #include "cli/core/commands.h"
 #include "cli/core/tensor_memory.h"
 #include "cli/progress.h"
+#include "record/eval_result.h"
 #include "train/evaluate.h"
 #include "train/run.h"
 
@@ -127,7 +127,6 @@ Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& opt
 }
 
 std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options) {
-  if (!options.batch_statistics) return "";
   const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
   const bool any_size = sampler.minibatch() == 0;
   return data::to_string(sampler) + (any_size ? fmt::format(" x {}", run.state.config.minibatch) : "");
@@ -167,33 +166,26 @@ void print_classes(const Examined& data, const train::Evaluation& evaluation) {
   }
 }
 
-std::string to_json(const train::OpenedRun& run, const Examined& data, const Scores& scores,
-                    const EvalOptions& options) {
-  using Json = nlohmann::ordered_json;
-  const std::string sampler = sampler_text(run, options);
-  Json classes = Json::array();
+record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, const Scores& scores,
+                             const EvalOptions& options) {
+  record::EvalResult result;
+  result.run = options.run;
+  result.checkpoint = run.checkpoint;
+  result.step = run.state.step;
+  result.data = data.spec;
+  result.split = options.split;
+  result.images = scores.averaged.images;
+  result.skipped_images = scores.averaged.skipped;
+  result.averaged = {scores.averaged.accuracy(), scores.averaged.loss};
+  result.raw = {scores.raw.accuracy(), scores.raw.loss};
+  result.batch_statistics = options.batch_statistics;
+  if (options.batch_statistics) result.sampler = sampler_text(run, options);
   for (size_t label = 0; label < data.classes.size(); ++label) {
-    classes.push_back({{"name", data.classes[label]},
-                       {"images", scores.averaged.class_images[label]},
-                       {"correct", scores.averaged.class_correct[label]},
-                       {"accuracy", class_accuracy(scores.averaged, label)}});
+    result.per_class.push_back({data.classes[label], scores.averaged.class_images[label],
+                                scores.averaged.class_correct[label],
+                                class_accuracy(scores.averaged, label)});
   }
-  const Json json = {{"run", options.run},
-                     {"checkpoint", run.checkpoint},
-                     {"step", run.state.step},
-                     {"data", data.spec},
-                     {"split", options.split},
-                     {"images", scores.averaged.images},
-                     {"skipped_images", scores.averaged.skipped},
-                     {"accuracy", scores.averaged.accuracy()},
-                     {"loss", scores.averaged.loss},
-                     {"raw_accuracy", scores.raw.accuracy()},
-                     {"raw_loss", scores.raw.loss},
-                     {"batch_statistics", options.batch_statistics},
-                     {"sampler", sampler.empty() ? Json(nullptr) : Json(sampler)},
-                     {"per_class", classes}};
-  // Names and paths may be any bytes.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return result;
 }
 
 }  // namespace
@@ -219,7 +211,7 @@ void run_eval(const EvalOptions& options) {
     if (options.per_class) print_classes(data, scores.averaged);
   }
   if (options.json.empty()) return;
-  const std::string json = to_json(run, data, scores, options);
+  const std::string json = to_json(result_of(run, data, scores, options));
   if (to_output) {
     fmt::print("{}", json);
   } else {
