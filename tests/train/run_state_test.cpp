@@ -154,7 +154,7 @@ TEST(RunStateFile, RefusesEntriesThatAreMissingUnknownOrContradictory) {
     json.erase(name);
     EXPECT_NE(refusal_of(json.dump()).find("'" + name + "'"), std::string::npos) << name;
   }
-  EXPECT_EQ(refusal_with("/more", 1), "a/state.json: unknown entry 'more'; did you mean 'rng'?");
+  EXPECT_EQ(refusal_with("/more", 1), "a/state.json: unknown entry 'more'");
   EXPECT_NE(refusal_with("/sampler/step", 499), "");
   EXPECT_NE(refusal_with("/sampler/seed", 2), "");
   EXPECT_NE(refusal_with("/rng/seed", 2), "");
