@@ -34,6 +34,7 @@ struct ByteDataset {
   std::vector<std::string> classes;  // names, one per label
   ByteImages train;
   ByteImages test;
+  std::string full_name{};  // the spec with all options
 };
 
 }  // namespace renorm::data

@@ -15,10 +15,14 @@
 namespace renorm::data {
 namespace {
 
-std::optional<int64_t> strokes_labels(const std::string& rest) { return parse_strokes(rest).classes; }
-std::optional<int64_t> ten_labels(const std::string&) { return 10; }
-std::optional<int64_t> hundred_labels(const std::string&) { return 100; }
-std::optional<int64_t> unknown_labels(const std::string&) { return std::nullopt; }
+KnownSizes strokes_sizes(const std::string& rest) {
+  const StrokesOptions options = parse_strokes(rest);
+  return {options.classes, options.train, options.test};
+}
+
+KnownSizes ten_labels(const std::string&) { return {10, std::nullopt, std::nullopt}; }
+KnownSizes hundred_labels(const std::string&) { return {100, std::nullopt, std::nullopt}; }
+KnownSizes nothing_known(const std::string&) { return {}; }
 
 ByteDataset open_strokes(const std::string& rest, const OpenOptions& options) {
   const std::string cache = options.cache.empty() ? cache_folder() : options.cache;
@@ -68,7 +72,7 @@ Found find_kind(const std::string& spec) {
 
 const std::vector<DatasetKind>& dataset_kinds() {
   static const std::vector<DatasetKind> kinds{
-      {"strokes", strokes_usage(), "drawn characters, generated here", false, strokes_labels, open_strokes},
+      {"strokes", strokes_usage(), "drawn characters, generated here", false, strokes_sizes, open_strokes},
       {"mnist", "mnist:DIR", "the four idx files of MNIST, plain or .gz", true, ten_labels, open_mnist},
       {"fashion-mnist", "fashion-mnist:DIR", "the four idx files of Fashion-MNIST, plain or .gz", true,
        ten_labels, open_fashion_mnist},
@@ -77,7 +81,7 @@ const std::vector<DatasetKind>& dataset_kinds() {
        hundred_labels, open_cifar100},
       {"folder", "folder:DIR",
        "your own .jpg and .png files: DIR/train/CLASS and DIR/val/CLASS, or DIR/CLASS with --val-fraction",
-       true, unknown_labels, open_image_folder},
+       true, nothing_known, open_image_folder},
   };
   return kinds;
 }
@@ -92,14 +96,13 @@ std::string dataset_forms() {
   return fmt::format("{} or {}", fmt::join(forms, ", "), last);
 }
 
-void check_dataset_spec(const std::string& spec) {
+KnownSizes known_sizes(const std::string& spec) {
   const Found found = find_kind(spec);
-  found.kind.labels(found.rest);
+  return found.kind.sizes(found.rest);
 }
 
 int64_t label_count(const std::string& spec, const OpenOptions& options) {
-  const Found found = find_kind(spec);
-  if (const std::optional<int64_t> fixed = found.kind.labels(found.rest)) return *fixed;
+  if (const std::optional<int64_t> labels = known_sizes(spec).labels) return *labels;
   return static_cast<int64_t>(open_folder_index(spec, options)->classes.size());
 }
 
@@ -112,6 +115,7 @@ ByteDataset open_byte_dataset(const std::string& spec, const OpenOptions& option
   }
   ByteDataset data = (*open)(found.rest, options);
   data.name = spec;
+  if (data.full_name.empty()) data.full_name = spec;
   return data;
 }
 

@@ -31,14 +31,20 @@ struct OpenOptions {
   std::function<void(int64_t done, int64_t total)> progress = [](int64_t, int64_t) {};
 };
 
+// What a spec determines before anything is opened.
+struct KnownSizes {
+  std::optional<int64_t> labels;
+  std::optional<int64_t> train_per_label;  // images
+  std::optional<int64_t> test_per_label;
+};
+
 // A spec is "NAME" or "NAME:REST". The functions take REST and throw UsageError if it is invalid.
 struct DatasetKind {
   std::string name;
   std::string usage;  // "mnist:DIR"
   std::string help;
   bool needs_folder;
-  // The number of labels, if the spec determines it; nothing is opened.
-  std::optional<int64_t> (*labels)(const std::string& rest);
+  KnownSizes (*sizes)(const std::string& rest);
   // For images that are kept in memory, or for those that stay in their files.
   using OpenBytes = ByteDataset (*)(const std::string& rest, const OpenOptions& options);
   using OpenFiles = FolderIndex (*)(const std::string& rest, const OpenOptions& options);
@@ -49,7 +55,7 @@ const std::vector<DatasetKind>& dataset_kinds();
 std::string dataset_forms();
 
 // Throws UsageError unless the spec names a kind and its options are valid. Opens nothing.
-void check_dataset_spec(const std::string& spec);
+KnownSizes known_sizes(const std::string& spec);
 
 // The number of labels. Images in a folder are listed for it, nothing else is opened. Throws UsageError if
 // the spec is invalid, and as open_folder does.

@@ -135,6 +135,7 @@ ByteImages blank_images(const StrokesOptions& options, int64_t of_label) {
 ByteDataset blank_strokes(const StrokesOptions& options) {
   ByteDataset data;
   data.name = to_spec(options);
+  data.full_name = data.name;
   for (int64_t label = 0; label < options.classes; ++label) {
     data.classes.push_back(fmt::format("class-{:03}", label));
   }

@@ -19,14 +19,35 @@ TEST(DatasetKinds, FormsListEveryKind) {
             "strokes[:OPTIONS], mnist:DIR, fashion-mnist:DIR, cifar10:DIR, cifar100:DIR or folder:DIR");
 }
 
-TEST(CheckDatasetSpec, NamesWhatIsWrong) {
-  check_dataset_spec("strokes:classes=3");
-  check_dataset_spec("mnist:/no/such/folder");  // not opened
-  check_dataset_spec("folder:/no/such/folder");
-  expect_error<UsageError>([] { check_dataset_spec("stroke"); },
+TEST(KnownSizes, NameAnInvalidSpec) {
+  known_sizes("strokes:classes=3");
+  known_sizes("mnist:/no/such/folder");  // not opened
+  known_sizes("folder:/no/such/folder");
+  expect_error<UsageError>([] { known_sizes("stroke"); },
                            {"unknown data set 'stroke'; did you mean 'strokes'?"});
-  expect_error<UsageError>([] { check_dataset_spec("strokes:size=3"); }, {"strokes: size"});
-  expect_error<UsageError>([] { check_dataset_spec("cifar10"); }, {"cifar10:DIR"});
+  expect_error<UsageError>([] { known_sizes("strokes:size=3"); }, {"strokes: size"});
+  expect_error<UsageError>([] { known_sizes("cifar10"); }, {"cifar10:DIR"});
+}
+
+TEST(KnownSizes, AreThoseOfTheSpec) {
+  const KnownSizes strokes = known_sizes("strokes:train=7");
+  EXPECT_EQ(strokes.labels, 200);
+  EXPECT_EQ(strokes.train_per_label, 7);
+  EXPECT_EQ(strokes.test_per_label, 20);
+  const KnownSizes mnist = known_sizes("mnist:/no/such/folder");
+  EXPECT_EQ(mnist.labels, 10);
+  EXPECT_FALSE(mnist.train_per_label.has_value());
+  EXPECT_FALSE(known_sizes("folder:/no/such/folder").labels.has_value());
+}
+
+TEST(OpenByteDataset, FullNameHasAllOptions) {
+  const TemporaryFolder folder;
+  OpenOptions options;
+  options.cache = folder.path();
+  const ByteDataset data = open_byte_dataset("strokes:classes=2,train=1,test=1", options);
+  EXPECT_EQ(data.name, "strokes:classes=2,train=1,test=1");
+  EXPECT_EQ(data.full_name,
+            "strokes:classes=2,train=1,test=1,size=20,strokes=3,ink=0.6,noise=0.1,jitter=1,seed=1");
 }
 
 TEST(LabelCount, FollowsFromTheSpecOrTheFolder) {
