@@ -1,10 +1,10 @@
 // Schemas, and the public functions that call them through the dispatcher.
+#include "ops/batch_renorm.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
 #include <torch/version.h>
-
-#include "ops/schema.h"
 
 #if TORCH_VERSION_MAJOR >= 2
 #define RENORM_TAGS \
@@ -41,28 +41,25 @@ auto typed(const char* name) {
 
 ForwardTensors call_batch_renorm(const at::Tensor& input, const OptionalTensor& weight,
                                  const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                 const OptionalTensor& running_std, double eps, double r_max, double d_max,
-                                 int64_t group_size, int64_t grouping, int64_t activation) {
-  static const auto op = typed<BatchRenormFunction>("renorm::batch_renorm");
-  return op.call(input, weight, bias, running_mean, running_std, eps, r_max, d_max, group_size, grouping,
-                 activation);
+                                 const OptionalTensor& running_std, const BatchRenormArguments& arguments) {
+  static const auto op = typed<decltype(flat_forward<call_batch_renorm>)>("renorm::batch_renorm");
+  return op.call(input, weight, bias, running_mean, running_std, arguments.eps, arguments.r_max,
+                 arguments.d_max, arguments.group_size, static_cast<int64_t>(arguments.grouping),
+                 static_cast<int64_t>(arguments.activation));
 }
 
-BackwardTensors call_batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input,
-                                           const OptionalTensor& weight, const OptionalTensor& bias,
-                                           const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
-                                           const at::Tensor& batch_std, const OptionalTensor& r,
-                                           const OptionalTensor& d, int64_t group_size, int64_t grouping,
-                                           int64_t activation, bool frozen, std::array<bool, 3> output_mask) {
-  static const auto op = typed<BatchRenormBackwardFunction>("renorm::batch_renorm_backward");
-  return op.call(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d, group_size,
-                 grouping, activation, frozen, output_mask);
+BackwardTensors call_batch_renorm_backward(const BackwardArguments& a) {
+  static const auto op =
+      typed<decltype(flat_backward<call_batch_renorm_backward>)>("renorm::batch_renorm_backward");
+  return op.call(a.grad_output, a.input, a.weight, a.bias, a.batch_mean, a.batch_mean_low, a.batch_std, a.r,
+                 a.d, a.group_size, static_cast<int64_t>(a.grouping), static_cast<int64_t>(a.activation),
+                 a.frozen, a.output_mask);
 }
 
 at::Tensor call_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
                                        const OptionalTensor& bias, const at::Tensor& running_mean,
                                        const at::Tensor& running_std, int64_t activation) {
-  static const auto op = typed<BatchRenormInferenceFunction>("renorm::batch_renorm_inference");
+  static const auto op = typed<decltype(call_batch_renorm_inference)>("renorm::batch_renorm_inference");
   return op.call(input, weight, bias, running_mean, running_std, activation);
 }
 
@@ -70,9 +67,7 @@ BatchRenormResult batch_renorm(const at::Tensor& input, const at::Tensor& weight
                                const at::Tensor& running_mean, const at::Tensor& running_std,
                                const BatchRenormArguments& arguments) {
   auto [output, batch_mean, batch_mean_low, batch_std, r, d] = call_batch_renorm(
-      input, optional(weight), optional(bias), optional(running_mean), optional(running_std), arguments.eps,
-      arguments.r_max, arguments.d_max, arguments.group_size, static_cast<int64_t>(arguments.grouping),
-      static_cast<int64_t>(arguments.activation));
+      input, optional(weight), optional(bias), optional(running_mean), optional(running_std), arguments);
   return {std::move(output),    std::move(batch_mean), std::move(batch_mean_low),
           std::move(batch_std), std::move(r),          std::move(d)};
 }

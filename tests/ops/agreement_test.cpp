@@ -8,7 +8,8 @@ namespace renorm::test {
 namespace {
 
 constexpr int64_t kCases = 600;
-// Where the value before ReLU is this small, rounding may decide whether a gradient passes: none is sent.
+// Where the value before ReLU is this small, rounding may decide whether a gradient passes, so it is set to
+// 0.
 constexpr double kKink = 1e-3;
 
 struct Results {
@@ -59,13 +60,13 @@ at::Tensor inference_formula(const Tensors& t, Activation activation) {
   return activation == Activation::kRelu ? y.relu() : y;
 }
 
-// Sends no gradient to where `before`, the values before ReLU, are near 0.
+// Sets the gradient to 0 where `before`, the values before ReLU, are near 0.
 void avoid_kink(const at::Tensor& before, Memory memory, Tensors* t) {
   const at::Tensor far = before.detach().abs() > kKink;
   t->grad_output = place(t->grad_output * far.to(t->grad_output.scalar_type()), memory);
 }
 
-// A sum's gradient has one value, which cannot be 0 at a kink alone.
+// The gradient of a sum is one repeated value, so it cannot be 0 only where ReLU has no derivative.
 Case without_ambiguity(Case c) {
   if (c.grad_memory == Memory::kExpandedFromOneValue || c.grad_memory == Memory::kExpanded) {
     c.arguments.activation = Activation::kNone;

@@ -1,4 +1,4 @@
-// What autograd computes, keeps and refuses.
+// What autograd computes, saves and rejects.
 #include "cases.h"
 
 namespace renorm::test {
@@ -23,16 +23,16 @@ Tensors make_small(at::ScalarType type = at::kDouble) {
 
 class Autograd : public Seeded {};
 
-// Asks the node itself, below the engine that drops what nobody asked for.
-TEST_F(Autograd, ComputesOnlyGradientsThatAreWanted) {
+// Calls the node itself: the engine would drop gradients that are not required.
+TEST_F(Autograd, ComputesOnlyRequiredGradients) {
   for (const auto type : {at::kFloat, at::kHalf}) {
     for (const auto& [name, op] : operators()) {
-      for (int wanted = 1; wanted < 8; ++wanted) {
-        SCOPED_TRACE(::testing::Message() << name << " " << wanted);
+      for (int mask = 1; mask < 8; ++mask) {
+        SCOPED_TRACE(::testing::Message() << name << " " << mask);
         const Tensors t = make_small(type);
-        t.input.requires_grad_((wanted & 1) != 0);
-        t.weight.requires_grad_((wanted & 2) != 0);
-        t.bias.requires_grad_((wanted & 4) != 0);
+        t.input.requires_grad_((mask & 1) != 0);
+        t.weight.requires_grad_((mask & 2) != 0);
+        t.bias.requires_grad_((mask & 4) != 0);
         const auto node = op(t).grad_fn();
         ASSERT_NE(node, nullptr);
         const at::NoGradGuard no_grad;
@@ -40,15 +40,15 @@ TEST_F(Autograd, ComputesOnlyGradientsThatAreWanted) {
         grad_outputs[0] = t.grad_output;
         const variable_list grads = (*node)(std::move(grad_outputs));
         ASSERT_GE(grads.size(), 3U);
-        EXPECT_EQ(grads[0].defined(), (wanted & 1) != 0);
-        EXPECT_EQ(grads[1].defined(), (wanted & 2) != 0);
-        EXPECT_EQ(grads[2].defined(), (wanted & 4) != 0);
+        EXPECT_EQ(grads[0].defined(), (mask & 1) != 0);
+        EXPECT_EQ(grads[1].defined(), (mask & 2) != 0);
+        EXPECT_EQ(grads[2].defined(), (mask & 4) != 0);
       }
     }
   }
 }
 
-TEST_F(Autograd, GradientOfOneDoesNotDependOnWhichOthersAreWanted) {
+TEST_F(Autograd, GradientOfOneDoesNotDependOnWhichOthersAreRequired) {
   for (const auto& [name, op] : operators()) {
     SCOPED_TRACE(name);
     const Tensors t = make_small();
@@ -104,7 +104,7 @@ TEST_F(Autograd, LeavesNoGraphWithoutGradients) {
   }
 }
 
-TEST_F(Autograd, StatisticsCarryNoGradient) {
+TEST_F(Autograd, StatisticsHaveNoGradient) {
   for (const auto type : {at::kFloat, at::kHalf}) {
     const Tensors t = make_small(type);
     t.input.requires_grad_();
@@ -117,7 +117,7 @@ TEST_F(Autograd, StatisticsCarryNoGradient) {
   }
 }
 
-TEST_F(Autograd, RefusesDoubleBackwardInOneSentence) {
+TEST_F(Autograd, RejectsDoubleBackwardInOneSentence) {
   for (const auto& [name, op] : operators()) {
     for (const bool of_input : {true, false}) {
       SCOPED_TRACE(::testing::Message() << name << " of input " << of_input);
@@ -135,7 +135,7 @@ TEST_F(Autograd, RefusesDoubleBackwardInOneSentence) {
   }
 }
 
-TEST_F(Autograd, InferenceGradientBelongsToTheAveragesOfItsForward) {
+TEST_F(Autograd, InferenceGradientUsesTheAveragesOfItsForward) {
   Tensors t = make_small();
   const auto gradients = [&](bool move) {
     const Tensors leaves = converted(t, [](const at::Tensor& tensor) { return tensor.clone(); });
@@ -154,7 +154,7 @@ TEST_F(Autograd, InferenceGradientBelongsToTheAveragesOfItsForward) {
   EXPECT_TRUE(at::equal(moved[1], still[1]));
 }
 
-TEST_F(Autograd, TrainingGradientBelongsToTheAveragesOfItsForward) {
+TEST_F(Autograd, TrainingGradientUsesTheAveragesOfItsForward) {
   Tensors t = make_small();
   const ops::BatchRenormArguments arguments{1e-5, 3.0, 5.0};
   t.input.requires_grad_();
@@ -165,7 +165,7 @@ TEST_F(Autograd, TrainingGradientBelongsToTheAveragesOfItsForward) {
   EXPECT_TRUE(at::equal(torch::autograd::grad({output}, {t.input}, {t.grad_output})[0], still[0]));
 }
 
-TEST_F(Autograd, RefusesInputThatChangedSinceTheForward) {
+TEST_F(Autograd, RejectsInputThatChangedSinceTheForward) {
   for (const auto& [name, op] : operators()) {
     SCOPED_TRACE(name);
     Tensors t = make_small();

@@ -1,4 +1,4 @@
-// A wrong argument is refused in one sentence: its name, what was expected, what came.
+// The error of a wrong argument is one sentence: its name, the expected value, the actual one.
 #include <cmath>
 
 #include "cases.h"
@@ -6,7 +6,7 @@
 namespace renorm::test {
 namespace {
 
-// A call that is right until `spoil` has changed it.
+// A valid call until `spoil` has changed it.
 struct Call {
   Tensors t;
   ops::BatchRenormArguments arguments;
@@ -53,7 +53,7 @@ void backward_operator(const Call& call) {
 
 void expect_refused(const BadInput& bad, const char* op, void (*function)(const Call&)) {
   Call call = right_call();
-  ASSERT_EQ(message_of([&] { function(call); }), "") << "the right call is refused";
+  ASSERT_EQ(message_of([&] { function(call); }), "") << "the valid call is rejected";
   bad.spoil(call);
   const std::string message = message_of([&] { function(call); });
   for (const std::string& part : bad.parts) {
@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Averages, BadInputOfInference, ::testing::ValuesIn(bad_
 INSTANTIATE_TEST_SUITE_P(Groups, BadInputOfBackward, ::testing::ValuesIn(bad_groups()), name_of);
 INSTANTIATE_TEST_SUITE_P(Gradients, BadInputOfBackward, ::testing::ValuesIn(bad_backward()), name_of);
 
-// The same checks stand before a call that autograd records.
+// The same checks apply to a call that autograd records.
 TEST(BadInput, IsNamedUnderAutograd) {
   Call call = right_call();
   call.t.input.requires_grad_();

@@ -92,8 +92,8 @@ std::string describe(const Case& c) {
 }
 
 Tensors make_tensors(const Case& c) {
-  const auto parameter = [&](bool wanted, double low, double high) {
-    if (!wanted) return at::Tensor();
+  const auto parameter = [&](bool present, double low, double high) {
+    if (!present) return at::Tensor();
     return at::rand({c.sizes[1]}, statistics_of(c.type)) * (high - low) + low;
   };
   Tensors t;
@@ -116,11 +116,20 @@ at::Tensor infer(const Tensors& t, Activation activation) {
 
 ops::BackwardTensors backward(const Tensors& t, const ops::BatchRenormResult& forward,
                               const ops::BatchRenormArguments& arguments) {
-  return ops::call_batch_renorm_backward(
-      t.grad_output, t.input, ops::optional(t.weight), ops::optional(t.bias), forward.batch_mean,
-      forward.batch_mean_low, forward.batch_std, forward.r, forward.d, arguments.group_size,
-      static_cast<int64_t>(arguments.grouping), static_cast<int64_t>(arguments.activation), /*frozen=*/false,
-      {true, true, true});
+  return ops::call_batch_renorm_backward({t.grad_output,
+                                          t.input,
+                                          ops::optional(t.weight),
+                                          ops::optional(t.bias),
+                                          forward.batch_mean,
+                                          forward.batch_mean_low,
+                                          forward.batch_std,
+                                          forward.r,
+                                          forward.d,
+                                          arguments.group_size,
+                                          arguments.grouping,
+                                          arguments.activation,
+                                          /*frozen=*/false,
+                                          {true, true, true}});
 }
 
 }  // namespace renorm::test

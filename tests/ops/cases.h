@@ -10,7 +10,7 @@
 
 namespace renorm::test {
 
-// How a tensor lies in memory.
+// The memory layout of a tensor.
 enum class Memory {
   kContiguous,
   kMisaligned,           // contiguous, one value after an aligned address
@@ -22,7 +22,7 @@ enum class Memory {
   kExpandedFromOneValue  // stride 0 in all dimensions, as the gradient of a sum
 };
 
-// The values in that memory; of an expanded one, only the values that are repeated.
+// The values in that layout. In an expanded layout the first values are repeated.
 at::Tensor place(const at::Tensor& values, Memory memory);
 
 struct Case {
@@ -36,7 +36,7 @@ struct Case {
   ops::BatchRenormArguments arguments;
 };
 
-// At most about 5,000 values: every type, rank, memory, grouping, option and limit comes up.
+// At most about 5,000 values. Draws cover every type, rank, memory, grouping, option and limit.
 Case draw_case(Random& random);
 
 std::string describe(const Case& c);
@@ -54,7 +54,7 @@ struct Tensors {
 // Values from LibTorch's generator; nothing requires a gradient.
 Tensors make_tensors(const Case& c);
 
-// The same through `convert`, where defined.
+// Applies `convert` to every defined tensor.
 template <class Convert>
 Tensors converted(const Tensors& t, const Convert& convert) {
   const auto one = [&](const at::Tensor& tensor) { return tensor.defined() ? convert(tensor) : tensor; };

@@ -1,4 +1,4 @@
-// Inputs without a value: results of the right sizes, gradients of 0, no error.
+// Empty inputs give results of the right sizes, gradients of 0 and no error.
 #include "cases.h"
 
 namespace renorm::test {

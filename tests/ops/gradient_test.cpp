@@ -1,5 +1,5 @@
 // Gradients against central differences in double. r and d are constants of the backward pass, so the
-// function that is differenced holds them at what they were.
+// differenced function holds them fixed.
 #include "cases.h"
 
 namespace renorm::test {
@@ -8,7 +8,7 @@ namespace {
 constexpr double kStep = 1e-5;
 // The step's square, and rounding (1e-16) over the step, times sums of about a hundred values.
 constexpr double kDifferenceTolerance = 1e-8;
-// Further than a step changes any value, so that no difference is taken across the kink of ReLU.
+// More than a step changes any value, so that no difference crosses the point where ReLU has no derivative.
 constexpr double kKink = 0.02;
 
 using Function = std::function<at::Tensor(const Tensors&)>;

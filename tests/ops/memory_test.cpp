@@ -1,4 +1,4 @@
-// What stays in memory between a forward and its backward.
+// Memory held between a forward and its backward.
 #include <malloc.h>
 
 #include "cases.h"
@@ -6,10 +6,10 @@
 namespace renorm::test {
 namespace {
 
-// More than the statistics of 4 groups and 64 channels and the graph need; a hundredth of the input.
+// Enough for the statistics of 4 groups and 64 channels and the graph; a hundredth of the input.
 constexpr int64_t kSmall = int64_t{64} << 10;
 
-// Bytes that are allocated now.
+// The number of bytes allocated now.
 int64_t held() {
   const struct mallinfo2 info = mallinfo2();
   return static_cast<int64_t>(info.uordblks + info.hblkhd);
@@ -20,7 +20,7 @@ class HeldMemory : public Seeded {
   void SetUp() override {
     Seeded::SetUp();
 #if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "AddressSanitizer replaces the allocator that is asked";
+    GTEST_SKIP() << "AddressSanitizer replaces the allocator that the test queries";
 #endif
   }
 
@@ -31,12 +31,12 @@ class HeldMemory : public Seeded {
     const Tensors t = make_tensors(c);
     t.input.requires_grad_();
     t.weight.requires_grad_();
-    train(t, {});  // Whatever is allocated once in a process is allocated now.
+    train(t, {});  // Makes all one-time allocations of the process.
     return t;
   }
 };
 
-// The graph stays, the output goes: what is left of a forward is what backward needs beside the input.
+// Only the graph is kept: it holds what backward requires besides the input.
 TEST_F(HeldMemory, OfTrainingIsTheStatistics) {
   ops::BatchRenormArguments arguments{1e-5, 3.0, 5.0, 8, Grouping::kContiguous, Activation::kRelu};
   for (const auto memory : {Memory::kContiguous, Memory::kChannelsLast, Memory::kSliced}) {
@@ -58,7 +58,7 @@ TEST_F(HeldMemory, OfInferenceIsTheAverages) {
   }
 }
 
-TEST_F(HeldMemory, OfAGraphIsTheInputAndNoMore) {
+TEST_F(HeldMemory, OfAGraphIsTheInputOnly) {
   Tensors t = make_large(Memory::kContiguous);
   const int64_t bytes = static_cast<int64_t>(t.input.nbytes());
   const int64_t before = held();

@@ -1,4 +1,4 @@
-// Meta tensors have no data: what the operators say of them must be what they do on the CPU.
+// Meta tensors have no data. Their results must have the sizes, dtypes and strides of those on the CPU.
 #include "cases.h"
 
 namespace renorm::test {
@@ -60,20 +60,31 @@ TEST_F(Meta, EmptyTensorsAreThoseOfTheCpu) {
   }
 }
 
-TEST_F(Meta, BackwardLeavesOutWhatIsNotWanted) {
+TEST_F(Meta, BackwardOmitsGradientsThatAreMaskedOut) {
   Case c;
   c.sizes = {4, 3, 5};
   const Tensors m = converted(make_tensors(c), as_meta);
   const auto forward = train(m, c.arguments);
-  const auto grads = ops::call_batch_renorm_backward(
-      m.grad_output, m.input, ops::optional(m.weight), ops::optional(m.bias), forward.batch_mean,
-      forward.batch_mean_low, forward.batch_std, forward.r, forward.d, 0, 0, 0, false, {false, true, false});
+  const auto grads = ops::call_batch_renorm_backward({m.grad_output,
+                                                      m.input,
+                                                      ops::optional(m.weight),
+                                                      ops::optional(m.bias),
+                                                      forward.batch_mean,
+                                                      forward.batch_mean_low,
+                                                      forward.batch_std,
+                                                      forward.r,
+                                                      forward.d,
+                                                      /*group_size=*/0,
+                                                      Grouping::kContiguous,
+                                                      Activation::kNone,
+                                                      /*frozen=*/false,
+                                                      {false, true, false}});
   EXPECT_FALSE(std::get<0>(grads).defined());
   EXPECT_TRUE(std::get<1>(grads).defined());
   EXPECT_FALSE(std::get<2>(grads).defined());
 }
 
-// 4 TB of values: nothing of that size can be touched.
+// 4 TB of values: no machine could read or write them.
 TEST_F(Meta, TouchesNoData) {
   const auto options = at::TensorOptions(at::kFloat).device(at::kMeta);
   const at::Tensor input = at::empty({1 << 20, 1024, 32, 32}, options);

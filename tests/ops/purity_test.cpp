@@ -14,7 +14,7 @@ std::vector<at::Tensor> defined(const std::vector<at::Tensor>& tensors) {
   return kept;
 }
 
-// Remembers values and version counters; the comparison goes by bits.
+// Saves values and version counters and compares them bit by bit.
 class Witness {
  public:
   explicit Witness(const std::vector<at::Tensor>& tensors) : tensors_(defined(tensors)) {

@@ -1,4 +1,4 @@
-// A kernel that only registers itself is easily lost by a linker: the dispatcher knows.
+// A linker may drop a file that only registers a kernel, so the test queries the dispatcher.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include "tensors.h"

@@ -1,4 +1,4 @@
-// What the tests of the operators share: comparison of tensors, and the text of errors.
+// Helpers for the tests of the operators: comparison of tensors, and messages of errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/schema.h"
+#include "ops/batch_renorm.h"
 
 namespace renorm::test {
 
@@ -19,8 +19,8 @@ class Seeded : public ::testing::Test {
   void SetUp() override { torch::manual_seed(1702); }
 };
 
-// What rounding alone may cost, relative to the scale of an output: about 80 units in the last place of
-// float, 4500 of double, and 2 of bfloat16 (8 bits of precision) and of half (11 bits).
+// The error that rounding alone may cause, relative to the scale of an output: about 80 units in the last
+// place of float, 4500 of double, and 2 of bfloat16 (8 bits of precision) and of half (11 bits).
 inline double tolerance(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
@@ -39,19 +39,19 @@ inline at::ScalarType statistics_of(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// The greatest |actual - expected| relative to the greatest |expected|, which counts as no less than
-// `least_scale`. Infinite if the sizes differ or anything is not a number.
-inline double error_of(const at::Tensor& actual, const at::Tensor& expected, double least_scale = 1.0) {
+// The maximum of |actual - expected| relative to the maximum of |expected| or `min_scale`, whichever is
+// larger. Infinite if the sizes differ or a value is NaN.
+inline double error_of(const at::Tensor& actual, const at::Tensor& expected, double min_scale = 1.0) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (!actual.defined() || !expected.defined() || actual.sizes() != expected.sizes()) return kInfinity;
   if (expected.numel() == 0) return 0.0;
   const at::Tensor a = actual.detach().to(at::kDouble);
   const at::Tensor e = expected.detach().to(at::kDouble);
   const double error = (a - e).abs().max().item<double>();
-  return error == error ? error / std::max(least_scale, e.abs().max().item<double>()) : kInfinity;
+  return error == error ? error / std::max(min_scale, e.abs().max().item<double>()) : kInfinity;
 }
 
-// Whether both step through memory alike, wherever a step is ever taken.
+// Whether the strides are equal in every dimension of more than one element.
 inline bool same_strides(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes()) return false;
   for (int64_t dim = 0; dim < a.dim(); ++dim) {
@@ -60,7 +60,7 @@ inline bool same_strides(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
-// What `call` throws, without the backtrace; empty if it throws nothing.
+// The message of the error that `call` throws, without the backtrace; empty if it throws none.
 inline std::string message_of(const std::function<void()>& call) {
   try {
     call();

@@ -1,4 +1,4 @@
-// The number of threads changes no bit of a result, and more than one really work.
+// Results are bit-identical for every number of threads, and more than one thread does work.
 #include <ATen/Parallel.h>
 #include <sys/resource.h>
 
@@ -89,7 +89,7 @@ double processor_time(int whose) {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// A file compiled without OpenMP runs at::parallel_for on one thread and says nothing of it.
+// A file compiled without OpenMP silently runs at::parallel_for on one thread.
 TEST_F(Threads, ShareTheWork) {
   constexpr int kCalls = 40;
   const auto share_of_others = [](const std::function<void()>& call) {
@@ -105,11 +105,11 @@ TEST_F(Threads, ShareTheWork) {
   const Tensors t = make_tensors(c);
   const auto forward = train(t, c.arguments);
   at::set_num_threads(2);
-  // Half is expected; the threads that only wait count for little.
-  constexpr double kLeastShare = 0.25;
-  EXPECT_GE(share_of_others([&] { train(t, c.arguments); }), kLeastShare);
-  EXPECT_GE(share_of_others([&] { backward(t, forward, c.arguments); }), kLeastShare);
-  EXPECT_GE(share_of_others([&] { infer(t, Activation::kNone); }), kLeastShare);
+  // Half is expected; threads that only wait use little time.
+  constexpr double kMinShare = 0.25;
+  EXPECT_GE(share_of_others([&] { train(t, c.arguments); }), kMinShare);
+  EXPECT_GE(share_of_others([&] { backward(t, forward, c.arguments); }), kMinShare);
+  EXPECT_GE(share_of_others([&] { infer(t, Activation::kNone); }), kMinShare);
 }
 
 }  // namespace

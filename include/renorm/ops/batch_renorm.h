@@ -1,5 +1,5 @@
-// Batch Renormalization as pure operators. Registered as torch.ops.renorm.*; no operator changes one
-// of its arguments. The mathematics is in docs/math.md.
+// Batch Renormalization as pure operators, registered as torch.ops.renorm.*. No operator changes its
+// arguments. The mathematics is in docs/math.md.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,21 +9,25 @@
 
 namespace renorm {
 
+// LibTorch's optional type: its own in 1.13, std::optional in later releases.
+template <typename T>
+using Optional = c10::optional<T>;
+
 // Which examples form a normalization group: kContiguous = neighbours in the batch (0 1 2 3 | 4 5 6 7),
 // kStrided = every k-th example (0 2 4 6 | 1 3 5 7).
 enum class Grouping : int64_t { kContiguous = 0, kStrided = 1 };
 
-// What follows the normalization inside the operator.
+// What the operator applies after the normalization.
 enum class Activation : int64_t { kNone = 0, kRelu = 1 };
 
 namespace ops {
 
-// How a batch is normalised. Checked by the operator at every call.
+// How a batch is normalized. The operator checks it at every call.
 struct BatchRenormArguments {
   double eps = 1e-5;       // > 0, inside the root of batch_std
   double r_max = 1.0;      // >= 1, may be infinite
   double d_max = 0.0;      // >= 0, may be infinite
-  int64_t group_size = 0;  // examples a group; divides the batch; 0 = the whole batch
+  int64_t group_size = 0;  // examples per group; divides the batch; 0 = the whole batch
   Grouping grouping = Grouping::kContiguous;
   Activation activation = Activation::kNone;
 };
@@ -52,9 +56,9 @@ at::Tensor batch_renorm_inference(const at::Tensor& input, const at::Tensor& wei
                                   const at::Tensor& running_mean, const at::Tensor& running_std,
                                   Activation activation = Activation::kNone);
 
-// The same mathematics written with ATen operations, on any device and for any floating dtype: what the
-// operators run where there is no fused kernel, and what tests compare the fused kernel with. Autograd
-// follows the operations themselves.
+// The same mathematics in ATen operations, for any device and floating dtype. The operators use it where
+// there is no fused kernel, and tests compare the fused kernel with it. Autograd differentiates the
+// operations themselves.
 BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight,
                                          const at::Tensor& bias, const at::Tensor& running_mean,
                                          const at::Tensor& running_std,

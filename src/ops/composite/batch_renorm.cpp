@@ -1,17 +1,16 @@
-// The operators from plain ATen operations: every device and floating dtype without a fused kernel, and the
-// cross-check of those with one.
+// The operators in ATen operations, for every device and floating dtype without a fused kernel. Tests compare
+// the fused kernels with them.
+#include "ops/batch_renorm.h"
+
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
 
-#include "ops/checks.h"
-#include "ops/layout.h"
-#include "ops/schema.h"
+#include "ops/arguments.h"
 
 namespace renorm::ops {
 namespace {
 
-// A batch seen as [groups, examples of a group, channels, positions], in the statistics' dtype, and the way
-// back.
+// Reshapes a batch to [groups, examples per group, channels, positions] in the statistics' dtype, and back.
 class Grouped {
  public:
   Grouped(const at::Tensor& like, int64_t group_size, Grouping grouping)
@@ -38,7 +37,7 @@ class Grouped {
   int64_t size_;
 };
 
-// [groups, channels] or [channels] against [groups, size, channels, positions].
+// Broadcasts [groups, channels] or [channels] over [groups, size, channels, positions].
 at::Tensor spread(const at::Tensor& tensor) {
   return tensor.dim() == 1 ? tensor.view({1, 1, -1, 1}) : tensor.unsqueeze(1).unsqueeze(3);
 }
@@ -53,16 +52,6 @@ BatchRenormResult empty_result(const at::Tensor& input) {
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
   const auto none = [&] { return at::empty({0, input.size(1)}, options); };
   return {input.clone(), none(), none(), none(), none(), none()};
-}
-
-ForwardTensors batch_renorm_any(const at::Tensor& input, const OptionalTensor& weight,
-                                const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                const OptionalTensor& running_std, double eps, double r_max, double d_max,
-                                int64_t group_size, int64_t grouping, int64_t activation) {
-  BatchRenormResult result = batch_renorm_composite(
-      input, value_or_undefined(weight), value_or_undefined(bias), value_or_undefined(running_mean),
-      value_or_undefined(running_std), arguments_of(eps, r_max, d_max, group_size, grouping, activation));
-  return {result.output, result.batch_mean, result.batch_mean_low, result.batch_std, result.r, result.d};
 }
 
 }  // namespace
@@ -90,41 +79,45 @@ BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tens
   return {grouped.back(output), batch_mean.detach(), at::zeros_like(r), batch_std.detach(), r, d};
 }
 
-BackwardTensors batch_renorm_backward_composite(
-    const at::Tensor& grad_output, const at::Tensor& input, const OptionalTensor& weight,
-    const OptionalTensor& bias, const at::Tensor& batch_mean, const OptionalTensor& batch_mean_low,
-    const at::Tensor& batch_std, const OptionalTensor& r, const OptionalTensor& d, int64_t group_size,
-    int64_t grouping, int64_t activation, bool frozen, std::array<bool, 3> output_mask) {
-  const BatchRenormArguments arguments = arguments_of(1.0, 1.0, 0.0, group_size, grouping, activation);
-  check_batch_renorm_backward(grad_output, input, weight, bias, batch_mean, batch_mean_low, batch_std, r, d,
-                              arguments);
-  const auto channels = [&] { return at::zeros({input.size(1)}, batch_std.options()); };
-  if (input.numel() == 0) {
-    return {output_mask[0] ? input.clone() : at::Tensor(), output_mask[1] ? channels() : at::Tensor(),
-            output_mask[2] ? channels() : at::Tensor()};
+ForwardTensors batch_renorm_forward_composite(const at::Tensor& input, const OptionalTensor& weight,
+                                              const OptionalTensor& bias, const OptionalTensor& running_mean,
+                                              const OptionalTensor& running_std,
+                                              const BatchRenormArguments& arguments) {
+  BatchRenormResult result =
+      batch_renorm_composite(input, value_or_undefined(weight), value_or_undefined(bias),
+                             value_or_undefined(running_mean), value_or_undefined(running_std), arguments);
+  return {result.output, result.batch_mean, result.batch_mean_low, result.batch_std, result.r, result.d};
+}
+
+BackwardTensors batch_renorm_backward_composite(const BackwardArguments& a) {
+  check_batch_renorm_backward(a);
+  const auto zeros = [&] { return at::zeros({a.input.size(1)}, a.batch_std.options()); };
+  if (a.input.numel() == 0) {
+    return {a.output_mask[0] ? a.input.clone() : at::Tensor(), a.output_mask[1] ? zeros() : at::Tensor(),
+            a.output_mask[2] ? zeros() : at::Tensor()};
   }
-  const Grouped grouped(input, group_size, arguments.grouping);
-  at::Tensor centred = grouped.of(input) - spread(batch_mean);
-  if (batch_mean_low.has_value()) centred = centred - spread(*batch_mean_low);
-  at::Tensor x_hat = centred / spread(batch_std);
-  if (r.has_value()) x_hat = x_hat * spread(*r);
-  if (d.has_value()) x_hat = x_hat + spread(*d);
-  at::Tensor dy = grouped.of(grad_output);
-  if (arguments.activation == Activation::kRelu) {
-    dy = dy * (affine(x_hat, value_or_undefined(weight), value_or_undefined(bias)) > 0);
+  const Grouped grouped(a.input, a.group_size, a.grouping);
+  at::Tensor centred = grouped.of(a.input) - spread(a.batch_mean);
+  if (a.batch_mean_low.has_value()) centred = centred - spread(*a.batch_mean_low);
+  at::Tensor x_hat = centred / spread(a.batch_std);
+  if (a.r.has_value()) x_hat = x_hat * spread(*a.r);
+  if (a.d.has_value()) x_hat = x_hat + spread(*a.d);
+  at::Tensor dy = grouped.of(a.grad_output);
+  if (a.activation == Activation::kRelu) {
+    dy = dy * (affine(x_hat, value_or_undefined(a.weight), value_or_undefined(a.bias)) > 0);
   }
   at::Tensor dx;
-  if (output_mask[0]) {
-    at::Tensor slope = r.has_value() ? *r / batch_std : batch_std.reciprocal();
-    at::Tensor g = weight.has_value() ? dy * spread(*weight) : dy;
-    if (!frozen) {
-      const at::Tensor along = (g * centred).mean(at::IntArrayRef{1, 3}) / batch_std.square();
+  if (a.output_mask[0]) {
+    const at::Tensor r_over_std = a.r.has_value() ? *a.r / a.batch_std : a.batch_std.reciprocal();
+    at::Tensor g = a.weight.has_value() ? dy * spread(*a.weight) : dy;
+    if (!a.frozen) {
+      const at::Tensor along = (g * centred).mean(at::IntArrayRef{1, 3}) / a.batch_std.square();
       g = g - spread(g.mean(at::IntArrayRef{1, 3})) - centred * spread(along);
     }
-    dx = grouped.back(g * spread(slope));
+    dx = grouped.back(g * spread(r_over_std));
   }
-  return {dx, output_mask[1] ? (dy * x_hat).sum(at::IntArrayRef{0, 1, 3}) : at::Tensor(),
-          output_mask[2] ? dy.sum(at::IntArrayRef{0, 1, 3}) : at::Tensor()};
+  return {dx, a.output_mask[1] ? (dy * x_hat).sum(at::IntArrayRef{0, 1, 3}) : at::Tensor(),
+          a.output_mask[2] ? dy.sum(at::IntArrayRef{0, 1, 3}) : at::Tensor()};
 }
 
 at::Tensor batch_renorm_inference_composite(const at::Tensor& input, const OptionalTensor& weight,
@@ -141,7 +134,8 @@ at::Tensor batch_renorm_inference_composite(const at::Tensor& input, const Optio
 }  // namespace renorm::ops
 
 TORCH_LIBRARY_IMPL(renorm, CompositeExplicitAutograd, m) {
-  m.impl("batch_renorm", TORCH_FN(renorm::ops::batch_renorm_any));
-  m.impl("batch_renorm_backward", TORCH_FN(renorm::ops::batch_renorm_backward_composite));
+  m.impl("batch_renorm", TORCH_FN(renorm::ops::flat_forward<renorm::ops::batch_renorm_forward_composite>));
+  m.impl("batch_renorm_backward",
+         TORCH_FN(renorm::ops::flat_backward<renorm::ops::batch_renorm_backward_composite>));
   m.impl("batch_renorm_inference", TORCH_FN(renorm::ops::batch_renorm_inference_composite));
 }

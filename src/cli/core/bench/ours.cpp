@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/kernels.h"
-#include "ops/schema.h"
+#include "ops/batch_renorm.h"
 
 namespace renorm::cli::bench {
 namespace {
@@ -46,10 +46,20 @@ ops::BatchRenormResult Ours::forward(Activation activation, int64_t group_size) 
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Activation activation) const {
-  return ops::call_batch_renorm_backward(data_.dy, data_.x, data_.weight, data_.bias, saved_.batch_mean,
-                                         saved_.batch_mean_low, saved_.batch_std, saved_.r, saved_.d, 0,
-                                         static_cast<int64_t>(Grouping::kContiguous),
-                                         static_cast<int64_t>(activation), false, {true, true, true});
+  return ops::call_batch_renorm_backward({data_.dy,
+                                          data_.x,
+                                          data_.weight,
+                                          data_.bias,
+                                          saved_.batch_mean,
+                                          saved_.batch_mean_low,
+                                          saved_.batch_std,
+                                          saved_.r,
+                                          saved_.d,
+                                          /*group_size=*/0,
+                                          Grouping::kContiguous,
+                                          activation,
+                                          /*frozen=*/false,
+                                          {true, true, true}});
 }
 
 at::Tensor Ours::inference(Activation activation) const {

@@ -1,0 +1,38 @@
+// What every implementation of the operators shares: checks of the arguments, and the groups, dtypes and
+// memory layouts that follow from them.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <renorm/ops/batch_renorm.h>
+
+#include "ops/batch_renorm.h"
+
+namespace renorm::ops {
+
+// One check per operator; every implementation calls it first.
+void check_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                        const OptionalTensor& running_mean, const OptionalTensor& running_std,
+                        const BatchRenormArguments& arguments);
+void check_batch_renorm_backward(const BackwardArguments& arguments);
+void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& bias, const at::Tensor& running_mean,
+                                  const at::Tensor& running_std, int64_t activation);
+
+// The number of groups of a checked batch: 0 for an empty input.
+int64_t group_count(const at::Tensor& input, int64_t group_size);
+
+// The dtype of parameters and statistics for input of dtype `input`: double for double, else float.
+at::ScalarType statistics_type(at::ScalarType input);
+
+// Whether memory holds exactly [batch, positions ..., channels], for input of any rank.
+bool is_channels_last(const at::Tensor& tensor);
+
+// `tensor` itself if it is contiguous or channels last, else a copy that is. The copy is channels last if the
+// strides have that order, as in a slice of a channels-last tensor. An operator's output and its gradient of
+// the input have the strides of dense(input).
+at::Tensor dense(const at::Tensor& tensor);
+
+// `tensor` in the memory order of dense(like). Autograd can differentiate it.
+at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like);
+
+}  // namespace renorm::ops
