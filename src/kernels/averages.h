@@ -5,24 +5,25 @@
 
 namespace renorm::kernels {
 
-// Running account of r and d as they were before clipping, and of how much was clipped.
-// Every (group, channel) pair of every forward counts once.
+struct Moments {
+  double sum = 0.0;
+  double m2 = 0.0;  // sum of squared distances from the mean
+  double min = 0.0;
+  double max = 0.0;
+};
+
+// Accumulated r and d before clipping, and how many of them were clipped. Every (group, channel) pair of
+// every forward counts once.
 struct ClipCounts {
   int64_t values = 0;
   int64_t r_above = 0;    // batch_std / running_std > r_max
   int64_t r_below = 0;    // batch_std / running_std < 1 / r_max
   int64_t d_outside = 0;  // |batch_mean - running_mean| / running_std > d_max
-  double r_sum = 0.0;
-  double r_sum_of_squares = 0.0;
-  double r_least = 0.0;
-  double r_greatest = 0.0;
-  double d_sum = 0.0;
-  double d_sum_of_squares = 0.0;
-  double d_least = 0.0;
-  double d_greatest = 0.0;
+  Moments r;
+  Moments d;
 };
 
-// Adds the raw (unclipped) r and d of [groups][channels] statistics to counts; each is computed in P, sums in
+// Adds the unclipped r and d of [groups][channels] statistics to counts. Values are computed in P, sums in
 // double.
 template <typename P>
 void count_clips(const P* batch_mean, const P* batch_std, const P* running_mean, const P* running_std,

@@ -1,80 +1,17 @@
 #include "renorm/nn/batch_renorm.h"
 
-#include <ATen/Dispatch.h>
 #include <torch/utils.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "kernels/averages.h"
+#include "nn/account.h"
 
 namespace renorm {
 namespace {
 
-// The same tensor if it is contiguous memory of the CPU already, otherwise a copy that is.
-at::Tensor on_host(const at::Tensor& tensor) {
-  return (tensor.is_cpu() ? tensor : tensor.to(at::kCPU)).contiguous();
-}
-
-// A forward's batch statistics, [groups, channels] on the CPU.
-struct HostStatistics {
-  explicit HostStatistics(const ops::BatchRenormResult& result)
-      : mean(on_host(result.batch_mean)),
-        std(on_host(result.batch_std)),
-        groups(mean.size(0)),
-        channels(mean.size(1)) {}
-
-  at::Tensor mean;
-  at::Tensor std;
-  int64_t groups;
-  int64_t channels;
-};
-
-// The channel of the first statistic that is not finite, or -1.
-int64_t non_finite_channel(const HostStatistics& statistics) {
-  int64_t found = -1;
-  AT_DISPATCH_FLOATING_TYPES(statistics.mean.scalar_type(), "renorm::find_non_finite", [&] {
-    const int64_t count = statistics.groups * statistics.channels;
-    found = kernels::find_non_finite(statistics.mean.data_ptr<scalar_t>(), count);
-    if (found < 0) found = kernels::find_non_finite(statistics.std.data_ptr<scalar_t>(), count);
-  });
-  return found < 0 ? found : found % statistics.channels;
-}
-
-void count_clips(const HostStatistics& statistics, const at::Tensor& running_mean,
-                 const at::Tensor& running_std, const ClipLimits& limits, kernels::ClipCounts* counts) {
-  const at::Tensor mean = on_host(running_mean);
-  const at::Tensor std = on_host(running_std);
-  AT_DISPATCH_FLOATING_TYPES(mean.scalar_type(), "renorm::count_clips", [&] {
-    kernels::count_clips(statistics.mean.data_ptr<scalar_t>(), statistics.std.data_ptr<scalar_t>(),
-                         mean.data_ptr<scalar_t>(), std.data_ptr<scalar_t>(), statistics.groups,
-                         statistics.channels, limits.r_max, limits.d_max, counts);
-  });
-}
-
-void add_groups(const at::Tensor& value, std::vector<double>* sum) {
-  AT_DISPATCH_FLOATING_TYPES(value.scalar_type(), "renorm::add_groups", [&] {
-    kernels::add_groups(value.data_ptr<scalar_t>(), value.size(0), value.size(1), sum->data());
-  });
-}
-
-// In place: the registered buffer keeps its storage. Raw writes are invisible to autograd, hence the version:
-// a backward pass that still needs the old value must fail, not compute nonsense.
-void move_average(const std::vector<double>& sum, int64_t groups, double momentum, at::Tensor* running) {
-  const at::Tensor host = on_host(*running);
-  AT_DISPATCH_FLOATING_TYPES(host.scalar_type(), "renorm::move_average", [&] {
-    kernels::move_average(sum.data(), static_cast<double>(groups), host.numel(), momentum,
-                          host.data_ptr<scalar_t>());
-  });
-  if (host.is_same(*running)) {
-    running->unsafeGetTensorImpl()->bump_version();
-  } else {
-    running->copy_(host);
-  }
-}
-
-// One dispatched addition costs as much as all the rest of the bookkeeping of a small layer.
+// Adds one to the number of steps. A dispatched addition would cost as much as the rest of the bookkeeping of
+// a small layer.
 void count_step(at::Tensor* steps) {
   if (steps->is_cpu()) {
     *steps->data_ptr<int64_t>() += 1;
@@ -84,22 +21,13 @@ void count_step(at::Tensor* steps) {
   }
 }
 
-ClipTelemetry::Summary summary(double sum, double sum_of_squares, double least, double greatest,
-                               int64_t values) {
-  const double mean = sum / static_cast<double>(values);
-  const double variance = sum_of_squares / static_cast<double>(values) - mean * mean;
-  return {mean, std::sqrt(std::max(0.0, variance)), least, greatest};
+// Whether a module of dtype `held` accepts input of dtype `given`.
+bool accepts(at::ScalarType held, at::ScalarType given) {
+  if (held == at::kFloat) return given == at::kFloat || given == at::kBFloat16 || given == at::kHalf;
+  return held == given;
 }
 
 }  // namespace
-
-struct BatchRenormLayer::Account {
-  kernels::ClipCounts clips;
-  // Sums over the groups that the averages have not seen yet; meaningless while groups is 0.
-  std::vector<double> mean_sum;
-  std::vector<double> std_sum;
-  int64_t groups = 0;
-};
 
 BatchRenormOptions::BatchRenormOptions(int64_t num_features) : num_features_(num_features) {}
 
@@ -140,7 +68,7 @@ torch::Tensor BatchRenormLayer::forward_batch_statistics(const torch::Tensor& in
 void BatchRenormLayer::collect(const ops::BatchRenormResult& result, const ClipLimits& limits) {
   const torch::NoGradGuard no_grad;
   const HostStatistics statistics(result);
-  const int64_t bad_channel = non_finite_channel(statistics);
+  const int64_t bad_channel = statistics.non_finite_channel();
   if (bad_channel >= 0) {
     throw NonFiniteStatistics(
         {__func__, __FILE__, __LINE__},
@@ -149,26 +77,16 @@ void BatchRenormLayer::collect(const ops::BatchRenormResult& result, const ClipL
   }
   if (!running_mean.defined()) return;
 
-  Account& account = *account_;
-  count_clips(statistics, running_mean, running_std, limits, &account.clips);
+  account_->count_clips(statistics, running_mean, running_std, limits);
   const bool immediate = options.statistics() == Statistics::kImmediate;
-  if (immediate || account.groups == 0) {
-    account.mean_sum.assign(statistics.channels, 0.0);
-    account.std_sum.assign(statistics.channels, 0.0);
-    account.groups = 0;
-  }
-  add_groups(statistics.mean, &account.mean_sum);
-  add_groups(statistics.std, &account.std_sum);
-  account.groups += statistics.groups;
+  if (immediate) discard();
+  account_->add(statistics);
   if (immediate) move_averages();
 }
 
 void BatchRenormLayer::move_averages() {
   const torch::NoGradGuard no_grad;
-  Account& account = *account_;
-  move_average(account.mean_sum, account.groups, options.momentum(), &running_mean);
-  move_average(account.std_sum, account.groups, options.momentum(), &running_std);
-  account.groups = 0;
+  account_->move_averages(options.momentum(), &running_mean, &running_std);
   count_step(&num_batches_tracked);
 }
 
@@ -191,21 +109,7 @@ int64_t BatchRenormLayer::step() const {
                                       : num_batches_tracked.item<int64_t>();
 }
 
-ClipTelemetry BatchRenormLayer::clip_telemetry() const {
-  const kernels::ClipCounts& clips = account_->clips;
-  ClipTelemetry telemetry;
-  if (clips.values == 0) return telemetry;
-  const auto fraction = [&clips](int64_t count) {
-    return static_cast<double>(count) / static_cast<double>(clips.values);
-  };
-  telemetry.values = clips.values;
-  telemetry.r_clipped_above = fraction(clips.r_above);
-  telemetry.r_clipped_below = fraction(clips.r_below);
-  telemetry.d_clipped = fraction(clips.d_outside);
-  telemetry.r = summary(clips.r_sum, clips.r_sum_of_squares, clips.r_least, clips.r_greatest, clips.values);
-  telemetry.d = summary(clips.d_sum, clips.d_sum_of_squares, clips.d_least, clips.d_greatest, clips.values);
-  return telemetry;
-}
+ClipTelemetry BatchRenormLayer::clip_telemetry() const { return account_->telemetry(); }
 
 void BatchRenormLayer::clear_clip_telemetry() { account_->clips = {}; }
 
@@ -239,17 +143,17 @@ void BatchRenormLayer::reset_parameters() {
   *account_ = Account();
 }
 
-std::shared_ptr<torch::nn::Module> BatchRenormLayer::clone(const c10::optional<torch::Device>& device) const {
+std::shared_ptr<torch::nn::Module> BatchRenormLayer::clone(const Optional<torch::Device>& device) const {
   std::shared_ptr<BatchRenormLayer> copy = make_alike();
   copy->copy_state(*this, device);
   return copy;
 }
 
-void BatchRenormLayer::clone_(torch::nn::Module& other, const c10::optional<torch::Device>& device) {
+void BatchRenormLayer::clone_(torch::nn::Module& other, const Optional<torch::Device>& device) {
   copy_state(dynamic_cast<const BatchRenormLayer&>(other), device);
 }
 
-void BatchRenormLayer::copy_state(const BatchRenormLayer& other, const c10::optional<torch::Device>& device) {
+void BatchRenormLayer::copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device) {
   const torch::NoGradGuard no_grad;
   const auto copy = [&device](const torch::Tensor& from, torch::Tensor* to) {
     TORCH_INTERNAL_ASSERT(from.defined() == to->defined());
@@ -296,6 +200,53 @@ void BatchRenormLayer::pretty_print(std::ostream& stream) const {
   stream << ", clip=(" << options.clip().to_string() << "))";
 }
 
+std::string BatchRenormLayer::who() const {
+  const std::string kind_name = std::string("renorm::") + kind();
+  return options.name().empty() ? kind_name : kind_name + " \"" + options.name() + "\"";
+}
+
+// ClipSchedule checks the limits.
+void BatchRenormLayer::check_options() const {
+  TORCH_CHECK(options.num_features() > 0, who(), ": num_features must be > 0, got ", options.num_features());
+  TORCH_CHECK(options.eps() > 0.0, who(), ": eps must be > 0, got ", options.eps());
+  TORCH_CHECK(options.momentum() > 0.0 && options.momentum() <= 1.0, who(),
+              ": momentum must be in (0, 1], got ", options.momentum());
+  TORCH_CHECK(options.group_size() >= 0, who(), ": group_size must be >= 0, got ", options.group_size());
+}
+
+void BatchRenormLayer::check_input(const torch::Tensor& input) const {
+  TORCH_CHECK(input.defined(), who(), ": input must be a tensor, got an undefined one");
+  check_input_dim(input);
+  TORCH_CHECK(at::isFloatingType(input.scalar_type()), who(), ": input must have a floating dtype, got ",
+              input.scalar_type());
+  TORCH_CHECK(input.size(1) == options.num_features(), who(), ": input must have ", options.num_features(),
+              " channels in dimension 1, got ", input.size(1));
+  const torch::Tensor& held = running_mean.defined() ? running_mean : bias;
+  if (!held.defined()) return;
+  TORCH_CHECK(input.device() == held.device(), who(), ": input must be on ", held.device(),
+              " like the module, got ", input.device());
+  TORCH_CHECK(
+      accepts(held.scalar_type(), input.scalar_type()), who(), ": input must be ",
+      held.scalar_type() == at::kFloat ? "Float, BFloat16 or Half" : c10::toString(held.scalar_type()),
+      " for a module of dtype ", held.scalar_type(), ", got ", input.scalar_type());
+}
+
+void BatchRenormLayer::check_groups(const torch::Tensor& input, int64_t group_size) const {
+  const int64_t batch = input.size(0);
+  if (input.numel() == 0) return;
+  TORCH_CHECK(group_size == 0 || batch % group_size == 0, who(),
+              ": group_size must divide the batch, got group_size ", group_size, " and a batch of ", batch);
+  const int64_t examples = group_size == 0 ? batch : group_size;
+  const int64_t positions = input.numel() / (batch * input.size(1));
+  const char* remedy = is_training() && running_mean.defined() ? "use a larger batch or group_size, or eval()"
+                                                               : "use a larger batch or group_size";
+  TORCH_CHECK(
+      examples * positions > 1, who(),
+      ": input must have more than one value per channel and group when it is normalized with its own "
+      "statistics, got shape ",
+      input.sizes(), " and group_size ", group_size, "; ", remedy);
+}
+
 BatchRenorm1dImpl::BatchRenorm1dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
   register_state();
 }
@@ -306,6 +257,38 @@ BatchRenorm2dImpl::BatchRenorm2dImpl(BatchRenormOptions options) : BatchRenormLa
 
 BatchRenorm3dImpl::BatchRenorm3dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
   register_state();
+}
+
+void BatchRenorm1dImpl::check_input_dim(const torch::Tensor& input) const {
+  TORCH_CHECK(input.dim() == 2 || input.dim() == 3, who(),
+              ": input must have 2 or 3 dimensions [N, C] or [N, C, L], got ", input.dim());
+}
+
+void BatchRenorm2dImpl::check_input_dim(const torch::Tensor& input) const {
+  TORCH_CHECK(input.dim() == 4, who(), ": input must have 4 dimensions [N, C, H, W], got ", input.dim());
+}
+
+void BatchRenorm3dImpl::check_input_dim(const torch::Tensor& input) const {
+  TORCH_CHECK(input.dim() == 5, who(), ": input must have 5 dimensions [N, C, D, H, W], got ", input.dim());
+}
+
+std::vector<NamedLayer> batch_renorm_layers(const torch::nn::Module& model) {
+  std::vector<NamedLayer> layers;
+  const auto add = [&layers](const std::string& path, BatchRenormLayer* layer) {
+    const bool known =
+        std::any_of(layers.begin(), layers.end(), [&](const NamedLayer& n) { return n.layer == layer; });
+    if (layer != nullptr && !known) layers.push_back({path, layer});
+  };
+  // named_modules() can include the model itself only if a shared pointer owns it.
+  add("", const_cast<BatchRenormLayer*>(dynamic_cast<const BatchRenormLayer*>(&model)));
+  for (const auto& module : model.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
+    add(module.key(), dynamic_cast<BatchRenormLayer*>(module.value().get()));
+  }
+  return layers;
+}
+
+void name_layers(const torch::nn::Module& model) {
+  for (const NamedLayer& named : batch_renorm_layers(model)) named.layer->options.name(named.path);
 }
 
 }  // namespace renorm

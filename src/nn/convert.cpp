@@ -1,29 +1,32 @@
 #include "renorm/nn/convert.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <torch/utils.h>
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <vector>
 
 namespace renorm {
 namespace {
 
 constexpr double kDefaultMomentum = 0.01;
 
-// A running_std that was rounded to float may lie this much (relative) below the sqrt(eps) it stands for.
+// A running_std rounded to float may be this much (relative) below the sqrt(eps) it represents.
 constexpr double kRoundingSlack = 4.0 * std::numeric_limits<float>::epsilon();
 
 at::Tensor as_double(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble); }
 
-// Does nothing if `from` is undefined.
+// Copies a parameter. Does nothing if `from` is undefined.
 void copy_parameter(const at::Tensor& from, at::Tensor* to) {
   if (!from.defined()) return;
   to->copy_(from);
   to->set_requires_grad(from.requires_grad());
 }
 
-// Puts `layer` where `reference` (undefined: nowhere in particular) is, in its dtype.
+// Moves `layer` to the device and dtype of `reference`. Does nothing if that is undefined.
 template <typename Layer>
 void match(const at::Tensor& reference, Layer* layer) {
   if (reference.defined()) (*layer)->to(reference.device(), reference.scalar_type());
@@ -53,12 +56,12 @@ Renorm renorm_from(const Norm& norm, const ClipSchedule& clip) {
 
 at::Tensor running_var(const at::Tensor& running_std, double eps) {
   const at::Tensor std = as_double(running_std);
-  const int64_t least = std.argmin().item<int64_t>();
-  const double least_std = std[least].item<double>();
-  TORCH_CHECK(least_std >= std::sqrt(eps) * (1.0 - kRoundingSlack),
-              "renorm::to_batch_norm: running_std of channel ", least,
+  const int64_t channel = std.argmin().item<int64_t>();
+  const double min_std = std[channel].item<double>();
+  TORCH_CHECK(min_std >= std::sqrt(eps) * (1.0 - kRoundingSlack),
+              "renorm::to_batch_norm: running_std of channel ", channel,
               " must be >= sqrt(eps) = ", std::sqrt(eps), ", because batchnorm divides by no less, got ",
-              least_std);
+              min_std);
   return std.square().sub(eps).clamp_min(0.0);
 }
 
@@ -81,11 +84,68 @@ Norm norm_from(const Renorm& layer) {
   if (tracks) {
     norm->running_mean.copy_(layer->running_mean);
     norm->running_var.copy_(running_var(layer->running_std, eps));
-    // Batchnorm's own `to` has turned the counter into a floating tensor.
+    // Batchnorm's `to` has converted the counter to a floating dtype.
     norm->num_batches_tracked.set_data(layer->num_batches_tracked.clone());
   }
   norm->train(layer->is_training());
   return norm;
+}
+
+// Restores the global random state: constructing a layer draws initial weights.
+class KeepRandomState {
+ public:
+  KeepRandomState() : state_(generator().get_state()) {}
+  ~KeepRandomState() { generator().set_state(state_); }
+  KeepRandomState(const KeepRandomState&) = delete;
+  KeepRandomState& operator=(const KeepRandomState&) = delete;
+
+ private:
+  static at::Generator generator() { return at::detail::getDefaultCPUGenerator(); }
+
+  at::Tensor state_;
+};
+
+void check_foldable(const BatchRenormLayer& norm, int64_t channels) {
+  TORCH_CHECK(norm.running_mean.defined(),
+              "renorm::fold: norm must have averages, got track_running_stats = false");
+  TORCH_CHECK(
+      norm.options.activation() == Activation::kNone,
+      "renorm::fold: norm must have activation kNone, got kRelu; apply the ReLU after the folded layer");
+  TORCH_CHECK(norm.options.num_features() == channels, "renorm::fold: norm must have the layer's ", channels,
+              " channels, got ", norm.options.num_features());
+}
+
+// A copy of the layer that has a bias. clone() registers the parameters that the options require.
+template <typename Layer>
+Layer copy_with_bias(const Layer& layer) {
+  using Impl = typename Layer::ContainedType;
+  const KeepRandomState keep_random_state;
+  auto source = std::make_shared<Impl>(*layer);
+  source->options.bias(true);
+  const auto copy = std::dynamic_pointer_cast<Impl>(source->clone());
+  copy->to(layer->weight.device(), layer->weight.scalar_type());
+  return Layer(copy);
+}
+
+// norm(layer(x)) = scale * (W x + bias - running_mean) + norm's bias, with scale = norm's weight /
+// running_std: the output channel is dimension 0 of W in every layer kind.
+template <typename Layer>
+Layer folded(const Layer& layer, const BatchRenormLayer& norm) {
+  check_foldable(norm, layer->weight.size(0));
+  const torch::NoGradGuard no_grad;
+  at::Tensor scale = as_double(norm.running_std).reciprocal();
+  if (norm.weight.defined()) scale.mul_(as_double(norm.weight));
+  at::Tensor bias = as_double(norm.running_mean).neg();
+  if (layer->bias.defined()) bias.add_(as_double(layer->bias));
+  bias.mul_(scale);
+  if (norm.bias.defined()) bias.add_(as_double(norm.bias));
+
+  Layer result = copy_with_bias(layer);
+  std::vector<int64_t> per_output(layer->weight.dim(), 1);
+  per_output[0] = -1;
+  result->weight.copy_(as_double(layer->weight).mul(scale.view(per_output)));
+  result->bias.copy_(bias);
+  return result;
 }
 
 }  // namespace
@@ -112,6 +172,22 @@ torch::nn::BatchNorm2d to_batch_norm(const BatchRenorm2d& norm) {
 
 torch::nn::BatchNorm3d to_batch_norm(const BatchRenorm3d& norm) {
   return norm_from<torch::nn::BatchNorm3d>(norm);
+}
+
+torch::nn::Conv1d fold(const torch::nn::Conv1d& layer, const BatchRenorm1d& norm) {
+  return folded(layer, *norm);
+}
+
+torch::nn::Conv2d fold(const torch::nn::Conv2d& layer, const BatchRenorm2d& norm) {
+  return folded(layer, *norm);
+}
+
+torch::nn::Conv3d fold(const torch::nn::Conv3d& layer, const BatchRenorm3d& norm) {
+  return folded(layer, *norm);
+}
+
+torch::nn::Linear fold(const torch::nn::Linear& layer, const BatchRenorm1d& norm) {
+  return folded(layer, *norm);
 }
 
 }  // namespace renorm

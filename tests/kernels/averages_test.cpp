@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -21,7 +22,7 @@ class MovingAverage : public ::testing::Test {};
 using ParameterTypes = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(MovingAverage, ParameterTypes);
 
-// Rounding once a step, and an error that shrinks by (1 - momentum) a step: at most 1 / momentum units.
+// One rounding per step, and an error that shrinks by (1 - momentum) per step: at most 1 / momentum units.
 template <typename P>
 constexpr double kAverageTolerance = 20.0 * std::numeric_limits<P>::epsilon();
 
@@ -72,7 +73,8 @@ class ClipCount : public ::testing::Test {};
 TYPED_TEST_SUITE(ClipCount, ParameterTypes);
 
 // Two groups of three channels; running_mean = 0, running_std = 2.
-// r = {0.25, 1, 4; 2, 0.5, 1}, d = {-3, 0, 1; 0.5, 2, -0.5}; r_max = 2, d_max = 1: limits do not count.
+// r = {0.25, 1, 4; 2, 0.5, 1}, d = {-3, 0, 1; 0.5, 2, -0.5}; r_max = 2, d_max = 1: a value at the limit is
+// not clipped.
 TYPED_TEST(ClipCount, CountsWhatIsBeyondTheLimits) {
   using P = TypeParam;
   const std::vector<P> mean = {P(-6), P(0), P(2), P(1), P(4), P(-1)};
@@ -87,14 +89,14 @@ TYPED_TEST(ClipCount, CountsWhatIsBeyondTheLimits) {
     EXPECT_EQ(counts.r_above, 1 * pass);
     EXPECT_EQ(counts.r_below, 1 * pass);
     EXPECT_EQ(counts.d_outside, 2 * pass);
-    EXPECT_DOUBLE_EQ(counts.r_sum, 8.75 * static_cast<double>(pass));
-    EXPECT_DOUBLE_EQ(counts.r_sum_of_squares, 22.3125 * static_cast<double>(pass));
-    EXPECT_DOUBLE_EQ(counts.d_sum, 0.0);
-    EXPECT_DOUBLE_EQ(counts.d_sum_of_squares, 14.5 * static_cast<double>(pass));
-    EXPECT_EQ(counts.r_least, 0.25);
-    EXPECT_EQ(counts.r_greatest, 4.0);
-    EXPECT_EQ(counts.d_least, -3.0);
-    EXPECT_EQ(counts.d_greatest, 2.0);
+    EXPECT_DOUBLE_EQ(counts.r.sum, 8.75 * static_cast<double>(pass));
+    EXPECT_DOUBLE_EQ(counts.r.m2, (22.3125 - 8.75 * 8.75 / 6.0) * static_cast<double>(pass));
+    EXPECT_DOUBLE_EQ(counts.d.sum, 0.0);
+    EXPECT_DOUBLE_EQ(counts.d.m2, 14.5 * static_cast<double>(pass));
+    EXPECT_EQ(counts.r.min, 0.25);
+    EXPECT_EQ(counts.r.max, 4.0);
+    EXPECT_EQ(counts.d.min, -3.0);
+    EXPECT_EQ(counts.d.max, 2.0);
   }
 }
 
@@ -113,10 +115,10 @@ TYPED_TEST(ClipCount, EmptyBatchLeavesTheCountsAlone) {
   ClipCounts counts;
   kernels::count_clips<TypeParam>(nullptr, nullptr, nullptr, nullptr, 0, 5, 2.0, 1.0, &counts);
   EXPECT_EQ(counts.values, 0);
-  EXPECT_EQ(counts.r_greatest, 0.0);
+  EXPECT_EQ(counts.r.max, 0.0);
 }
 
-// Every channel count meets every position in the blocks of the implementation.
+// Channel counts that end at every position of the implementation's blocks.
 TYPED_TEST(ClipCount, EqualsPlainLoopForEveryChannelCount) {
   using P = TypeParam;
   constexpr double kRMax = 1.3;
@@ -137,7 +139,8 @@ TYPED_TEST(ClipCount, EqualsPlainLoopForEveryChannelCount) {
     kernels::count_clips(mean.data(), std.data(), running_mean.data(), running_std.data(), kGroups, channels,
                          kRMax, kDMax, &counts);
     int64_t above = 0, below = 0, outside = 0;
-    double r_sum = 0.0, d_least = 1e9;
+    double r_sum = 0.0;
+    std::vector<double> all_d;
     for (size_t i = 0; i < mean.size(); ++i) {
       const size_t c = i % running_mean.size();
       // One by one in the statistics' own precision, as the forward computes them.
@@ -147,13 +150,17 @@ TYPED_TEST(ClipCount, EqualsPlainLoopForEveryChannelCount) {
       below += r < 1.0 / kRMax;
       outside += std::abs(d) > kDMax;
       r_sum += r;
-      d_least = std::min(d_least, d);
+      all_d.push_back(d);
     }
+    double d_mean = 0.0, d_m2 = 0.0;
+    for (const double d : all_d) d_mean += d / static_cast<double>(all_d.size());
+    for (const double d : all_d) d_m2 += (d - d_mean) * (d - d_mean);
     ASSERT_EQ(counts.r_above, above);
     ASSERT_EQ(counts.r_below, below);
     ASSERT_EQ(counts.d_outside, outside);
-    ASSERT_NEAR(counts.r_sum, r_sum, 1e-12 * r_sum);
-    ASSERT_EQ(counts.d_least, d_least);
+    ASSERT_NEAR(counts.r.sum, r_sum, 1e-12 * r_sum);
+    ASSERT_NEAR(counts.d.m2, d_m2, 1e-12 * d_m2);
+    ASSERT_EQ(counts.d.min, *std::min_element(all_d.begin(), all_d.end()));
   }
 }
 
@@ -182,13 +189,13 @@ TYPED_TEST(NonFinite, AcceptsTheLargestAndTheSmallest) {
   EXPECT_EQ(kernels::find_non_finite(value.data(), 4), -1);
 }
 
-// Groups of four standard normal values, many a step.
+// Groups of four standard normal values, many per step.
 class ExpectedR : public ::testing::Test {
  protected:
   static constexpr int64_t kGroups = 256;
   static constexpr int64_t kGroupSize = 4;
   static constexpr double kMomentum = 0.002;
-  static constexpr int64_t kWarmUp = 5000;  // (1 - kMomentum)^kWarmUp = 4e-5 of the start is left
+  static constexpr int64_t kWarmUp = 5000;  // (1 - kMomentum)^kWarmUp = 4e-5 of the start remains
   static constexpr int64_t kMeasured = 2000;
   // r varies by about 0.42: 5e5 groups leave 6e-4, the moving average itself 0.42 / 16 * sqrt(0.001) = 8e-4.
   static constexpr double kMonteCarloError = 0.005;
@@ -248,7 +255,7 @@ TEST_F(ExpectedR, IsOneWithMovingStandardDeviation) {
   EXPECT_NEAR(r, 1.0, kMonteCarloError);
 }
 
-// Guards the test above: the common mistake is far outside its tolerance.
+// Checks the test above: the common mistake is far outside its tolerance.
 TEST_F(ExpectedR, IsNotOneWithMovingVariance) {
   const double r =
       mean_r([](double std) { return std * std; }, [](double average) { return std::sqrt(average); });

@@ -1,4 +1,4 @@
-// How the moving averages move.
+// Updates of the moving averages.
 #include <cmath>
 
 #include "support.h"
@@ -37,7 +37,7 @@ Moments strided(const torch::Tensor& x, int64_t size) {
   return group_statistics(flat.reshape({size, x.size(0) / size, x.size(1), flat.size(2)}).transpose(0, 1));
 }
 
-// sum over steps t of momentum (1 - momentum)^(T - 1 - t) value[t], and what is left of the start.
+// sum over steps t of momentum (1 - momentum)^(T - 1 - t) value[t], and what remains of the start.
 torch::Tensor closed_form(const std::vector<torch::Tensor>& values, double start) {
   const auto steps = static_cast<int64_t>(values.size());
   auto sum = torch::full({kChannels}, start * std::pow(1.0 - kMomentum, steps), torch::kDouble);
@@ -105,7 +105,7 @@ TEST_F(Averages, MoveByTheMeanOverStridedGroups) {
   expect_closed_form(layer, seen, kDoubleTolerance);
 }
 
-TEST_F(Averages, MoveOnceACommitByTheMeanOverAllGroupsIfDeferred) {
+TEST_F(Averages, MoveOncePerCommitByTheMeanOverAllGroupsIfDeferred) {
   BatchRenorm2d layer(base_options().group_size(2).statistics(Statistics::kDeferred));
   layer->to(torch::kDouble);
   std::vector<Moments> seen;
@@ -184,8 +184,8 @@ TEST_F(Averages, MoveInABufferThatIsNotContiguous) {
   EXPECT_EQ(storage.select(1, 1).abs().max().item<float>(), 0.0F);
 }
 
-// Of all averages that could be kept only that of the standard deviation makes r one on average: 512,000
-// values of r with a spread of 0.42 have a standard error of 6e-4, and the average's own spread adds 9e-4.
+// Only a moving average of the standard deviation gives E[r] = 1. The 512,000 values of r with a standard
+// deviation of 0.42 have a standard error of 6e-4, and the variation of the average adds 9e-4.
 TEST_F(Averages, MakeTheExpectationOfROneForFourExamples) {
   constexpr double kMonteCarloTolerance = 5e-3;
   constexpr int64_t kManyChannels = 256;

@@ -1,4 +1,4 @@
-// Every refusal names the module, the argument, what was expected and what came.
+// Every error names the module, the argument, the expected value and the actual one.
 #include <limits>
 
 #include "support.h"

@@ -80,7 +80,7 @@ TEST_F(BatchNormEquality, HoldsForVolumesInBothLayouts) {
   }
 }
 
-TEST_F(BatchNormEquality, EndsWhenTheLimitsOpen) {
+TEST_F(BatchNormEquality, EndsWhenTheLimitsGrow) {
   const auto x = torch::randn({8, 4}) * 3.0 + 1.0;
   BatchRenorm1d closed(BatchRenormOptions(4).clip(ClipSchedule::batch_norm()));
   BatchRenorm1d open(BatchRenormOptions(4).clip(ClipSchedule::constant(3.0, 5.0)));

@@ -65,7 +65,7 @@ TEST(ClipScheduleTest, ReadsAsASentence) {
   EXPECT_EQ(ClipSchedule::constant(1.5, 0.25).to_string(), "r_max 1.5, d_max 0.25");
 }
 
-TEST(ClipScheduleTest, RefusesWhatIsNoSchedule) {
+TEST(ClipScheduleTest, RejectsInvalidSchedules) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   expect_message([] { ClipSchedule::constant(0.5, 0.0); }, {"r_max", ">= 1", "0.5"});
   expect_message([&] { ClipSchedule::constant(nan, 0.0); }, {"r_max", ">= 1", "nan"});

@@ -1,4 +1,4 @@
-// Between batchnorm and Batch Renorm: inference stays what it was.
+// Conversion between batchnorm and Batch Renorm keeps inference unchanged.
 #include <renorm/nn/convert.h>
 
 #include <cmath>
@@ -121,7 +121,7 @@ TEST_F(Convert, TakesHalfPrecisionBatchNormInFloat) {
   EXPECT_EQ(renorm->running_std.scalar_type(), torch::kFloat);
 }
 
-TEST_F(Convert, RefusesWhatBatchNormCannotBe) {
+TEST_F(Convert, RejectsWhatBatchNormCannotExpress) {
   BatchRenorm1d relu(BatchRenormOptions(4).activation(Activation::kRelu));
   expect_message([&] { to_batch_norm(relu); }, {"renorm::to_batch_norm", "activation", "kNone", "kRelu"});
   BatchRenorm1d narrow(BatchRenormOptions(4).eps(0.25));

@@ -1,4 +1,4 @@
-// A folded layer computes what the layer and the norm after it compute.
+// A folded layer computes the same as the layer followed by the norm.
 #include <renorm/nn/convert.h>
 
 #include "support.h"
@@ -65,7 +65,7 @@ TEST_F(Fold, LeavesTheLayerAndTheRandomNumbersAlone) {
   EXPECT_TRUE(torch::equal(layer->bias, bias));
 }
 
-TEST_F(Fold, RefusesANormThatCannotBeFolded) {
+TEST_F(Fold, RejectsANormThatCannotBeFolded) {
   torch::nn::Conv2d layer(3, 4, 3);
   expect_message([&] { fold(layer, BatchRenorm2d(5)); }, {"renorm::fold", "norm", "4 channels", "5"});
   expect_message([&] { fold(layer, BatchRenorm2d(BatchRenormOptions(4).track_running_stats(false))); },

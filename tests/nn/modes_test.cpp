@@ -1,4 +1,4 @@
-// What a forward computes in each mode, and what it leaves alone.
+// What a forward computes in each mode, and what it does not change.
 #include <limits>
 
 #include "support.h"

@@ -1,4 +1,4 @@
-// What is saved, loaded, cloned and converted goes on training exactly where it was.
+// Saved, loaded, cloned and converted layers continue training exactly.
 #include <sstream>
 
 #include "support.h"
@@ -42,7 +42,7 @@ void expect_same_state(const torch::nn::Module& a, const torch::nn::Module& b) {
   compare(a.named_buffers(), b.named_buffers());
 }
 
-// Both nets have come kStepsBefore steps far.
+// Both nets have been trained for kStepsBefore steps.
 void expect_same_future(torch::nn::Sequential a, torch::nn::Sequential b) {
   expect_same_state(*a, *b);
   EXPECT_EQ(norm_of(a).step(), kStepsBefore);
@@ -65,7 +65,7 @@ struct Nested : torch::nn::Module {
   BatchRenorm2d norm{4};
 };
 
-TEST_F(State, SavedAndLoadedModelGoesOnExactly) {
+TEST_F(State, SavedAndLoadedModelContinuesExactly) {
   auto net = model();
   train(net, 0, kStepsBefore);
   std::stringstream file;
@@ -115,14 +115,14 @@ TEST_F(State, LayersWithoutParametersOrAveragesSaveAndLoad) {
   }
 }
 
-TEST_F(State, CloneGoesOnExactly) {
+TEST_F(State, CloneContinuesExactly) {
   auto net = model();
   train(net, 0, kStepsBefore);
   const auto clone = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
   expect_same_future(net, torch::nn::Sequential(clone));
 }
 
-// A user's own model: LibTorch clones it by building it anew and copying its children one by one.
+// A user's model: LibTorch clones it by constructing a new one and copying its children one by one.
 struct OwnModelImpl : torch::nn::Cloneable<OwnModelImpl> {
   OwnModelImpl() { OwnModelImpl::reset(); }
   void reset() override { norm = register_module("norm", BatchRenorm2d(ramping())); }
@@ -169,7 +169,7 @@ TEST_F(State, CloneSharesNothing) {
   EXPECT_TRUE(clone->named_buffers()["running_mean"].is_same(clone->running_mean));
 }
 
-TEST_F(State, ConversionToDoubleAndBackGoesOnExactly) {
+TEST_F(State, ConversionToDoubleAndBackContinuesExactly) {
   auto net = model();
   train(net, 0, kStepsBefore);
   auto moved = torch::nn::Sequential(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
@@ -197,7 +197,7 @@ TEST_F(State, NarrowDtypesLeaveTheLayerInFloat) {
   EXPECT_EQ(net->forward(torch::randn({2, 3, 5, 5}).to(torch::kBFloat16)).scalar_type(), torch::kBFloat16);
 }
 
-TEST_F(State, ResetParametersStartsAnew) {
+TEST_F(State, ResetParametersRestoresTheInitialState) {
   BatchRenorm2d layer(ramping().statistics(Statistics::kDeferred));
   layer->forward(torch::randn({4, 4, 3, 3}));
   layer->commit();
@@ -208,7 +208,7 @@ TEST_F(State, ResetParametersStartsAnew) {
   expect_same_state(*layer, *BatchRenorm2d(ramping()));
 }
 
-TEST_F(State, ParametersAreWhatTheOptionsAskFor) {
+TEST_F(State, ParametersFollowTheOptions) {
   BatchRenorm1d full(4);
   EXPECT_TRUE(full->weight.requires_grad());
   EXPECT_TRUE(full->bias.requires_grad());

@@ -1,4 +1,4 @@
-// What the tests of the modules share.
+// Helpers for the tests of the modules.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline torch::Tensor uniform(at::IntArrayRef shape, double low, double high, at:
   return torch::rand(shape, dtype) * (high - low) + low;
 }
 
-// The greatest |actual - expected| relative to the greatest |expected|, which counts as no less than one.
+// The maximum of |actual - expected| relative to the maximum of |expected| or 1, whichever is larger.
 inline double relative_error(const torch::Tensor& actual, const torch::Tensor& expected) {
   if (actual.sizes() != expected.sizes()) return std::numeric_limits<double>::infinity();
   if (expected.numel() == 0) return 0.0;
@@ -35,7 +35,7 @@ inline double relative_error(const torch::Tensor& actual, const torch::Tensor& e
   return (a - e).abs().max().item<double>() / std::max(1.0, e.abs().max().item<double>());
 }
 
-// One line of what `call` throws; empty if it throws nothing.
+// The first line of the error that `call` throws; empty if it throws none.
 inline std::string message_of(const std::function<void()>& call) {
   try {
     call();

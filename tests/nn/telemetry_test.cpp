@@ -1,4 +1,4 @@
-// The account of r and d that a layer keeps.
+// Clip telemetry of a layer.
 #include <cmath>
 
 #include "support.h"
@@ -54,6 +54,22 @@ TEST_F(Telemetry, CountsEveryForwardAndGroupIfDeferred) {
   expect_hand_made(layer->clip_telemetry(), 12);
   layer->discard();
   expect_hand_made(layer->clip_telemetry(), 12);
+}
+
+// d = 1e9 + {0, 1, 2, 3} in each of two forwards: the squares of such values have no digits left for a spread
+// of 1.
+TEST_F(Telemetry, KeepsTheStandardDeviationOfValuesFarFromZero) {
+  BatchRenorm1d layer(
+      BatchRenormOptions(4).statistics(Statistics::kDeferred).clip(ClipSchedule::unlimited()));
+  layer->to(torch::kDouble);
+  layer->running_mean.copy_(-(torch::arange(4, torch::kDouble) + 1e9));
+  const auto batch = torch::tensor({-1.0, 1.0}, torch::kDouble).unsqueeze(1).expand({2, 4});
+  layer->forward(batch);
+  layer->forward(batch);
+  const ClipTelemetry telemetry = layer->clip_telemetry();
+  EXPECT_DOUBLE_EQ(telemetry.d.mean, 1e9 + 1.5);
+  EXPECT_DOUBLE_EQ(telemetry.d.std, std::sqrt(1.25));
+  EXPECT_NEAR(telemetry.r.std, 0.0, kDoubleTolerance);
 }
 
 TEST_F(Telemetry, IsEmptyAtFirstAndAfterClearing) {

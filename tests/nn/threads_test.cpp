@@ -1,4 +1,4 @@
-// The number of threads changes no bit of a result.
+// Results are bit-identical for every number of threads.
 #include <ATen/Parallel.h>
 
 #include "support.h"
@@ -14,7 +14,7 @@ class Threads : public Seeded {
   int threads_before_ = at::get_num_threads();
 };
 
-// Everything that two training steps and one evaluation leave behind.
+// All results of two training steps and one evaluation.
 template <typename Layer>
 std::vector<torch::Tensor> results(const BatchRenormOptions& options, const torch::Tensor& x,
                                    const torch::Tensor& dy) {

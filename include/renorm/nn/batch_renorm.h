@@ -16,9 +16,9 @@
 
 namespace renorm {
 
-// When the moving averages move: kImmediate = at every training forward; kDeferred = a training forward
-// only collects, and commit() moves them once by the mean over all groups collected. Use kDeferred where a
-// training step has several forwards (gradient accumulation, timesteps, recomputation).
+// When the moving averages move. kImmediate: at every training forward. kDeferred: a training forward only
+// collects, and commit() moves them once by the mean over all groups collected. Use kDeferred if a training
+// step has several forwards (gradient accumulation, timesteps, recomputation).
 enum class Statistics { kImmediate, kDeferred };
 
 // Changing `eps`, `momentum`, `group_size`, `grouping`, `activation`, `clip`, `statistics` or `name` on an
@@ -33,16 +33,16 @@ struct BatchRenormOptions {
   TORCH_ARG(bool, affine) = true;               // false: neither weight nor bias
   TORCH_ARG(bool, scale) = true;                // false: no weight (fixed at 1, as in the paper), bias only
   TORCH_ARG(bool, track_running_stats) = true;  // false: plain batchnorm with batch statistics, always
-  TORCH_ARG(int64_t, group_size) = 0;  // examples normalised together in training; 0 = the whole batch
+  TORCH_ARG(int64_t, group_size) = 0;  // examples normalized together in training; 0 = the whole batch
   TORCH_ARG(Grouping, grouping) = Grouping::kContiguous;
   TORCH_ARG(Activation, activation) = Activation::kNone;
   TORCH_ARG(ClipSchedule, clip) = ClipSchedule::paper();
   TORCH_ARG(Statistics, statistics) = Statistics::kImmediate;
-  TORCH_ARG(std::string, name);  // how errors call the module; name_layers() fills it for a whole model
+  TORCH_ARG(std::string, name);  // the module's name in errors; name_layers() sets it for a whole model
 };
 
-// What the limits did to r and d since the account was last cleared. Fractions are of all (group, channel)
-// pairs; r and d are as they were before clipping.
+// How the limits clipped r and d since the telemetry was last cleared. Fractions are of all (group, channel)
+// pairs; r and d are the values before clipping.
 struct ClipTelemetry {
   struct Summary {
     double mean = 0.0;
@@ -58,13 +58,13 @@ struct ClipTelemetry {
   Summary d;
 };
 
-// What a training forward throws when the statistics of its batch are not finite.
+// Thrown by a training forward if the statistics of its batch are not finite.
 class NonFiniteStatistics : public c10::Error {
  public:
   using c10::Error::Error;
 };
 
-// What all Batch Renorm layers share; reach every layer of a model with
+// The base of all Batch Renorm layers. To reach every layer of a model:
 //   for (const NamedLayer& named : batch_renorm_layers(*model)) named.layer->commit();
 class BatchRenormLayer : public torch::nn::Module {
  public:
@@ -79,10 +79,10 @@ class BatchRenormLayer : public torch::nn::Module {
 
   // Deferred statistics: moves the averages once by the mean over the groups collected since the last commit,
   // counts one step, and returns true; false if nothing was collected or the statistics are immediate.
-  // What was collected is not saved with the module and not cloned: save between steps.
+  // Collected statistics are neither saved with the module nor cloned: save between steps.
   bool commit();
-  // Deferred statistics: forgets what was collected (a step that is thrown away). An immediate forward does
-  // the same to what an earlier deferred one left behind.
+  // Deferred statistics: discards what was collected, for a step that is not taken. An immediate forward also
+  // discards what earlier deferred ones collected.
   void discard();
 
   void use_batch_statistics(bool on) { use_batch_statistics_ = on; }
@@ -90,7 +90,7 @@ class BatchRenormLayer : public torch::nn::Module {
 
   // The limits that the next training forward uses.
   ClipLimits clip_limits() const;
-  // Training steps the averages have seen: the schedule's position, saved with the module.
+  // The number of training steps so far, which is the position in the schedule. Saved with the module.
   int64_t step() const;
 
   ClipTelemetry clip_telemetry() const;
@@ -101,8 +101,7 @@ class BatchRenormLayer : public torch::nn::Module {
 
   // An independent copy, on `device` if given: options, parameters, averages, step, train/eval mode; nothing
   // collected or counted.
-  std::shared_ptr<torch::nn::Module> clone(
-      const c10::optional<torch::Device>& device = c10::nullopt) const override;
+  std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override;
   void pretty_print(std::ostream& stream) const override;
 
   // Parameters and averages stay float32 or wider: a narrower dtype (bfloat16, half) leaves them as they are,
@@ -119,21 +118,21 @@ class BatchRenormLayer : public torch::nn::Module {
   torch::Tensor num_batches_tracked;  // int64
 
  protected:
-  // Throws unless the input has a rank this layer accepts.
+  // Throws unless this layer accepts the rank of the input.
   virtual void check_input_dim(const torch::Tensor& input) const = 0;
   virtual const char* kind() const = 0;  // "BatchRenorm2d"
-  std::string who() const;               // how errors call this module: its kind and its name
+  std::string who() const;               // kind and name of this module for errors
   // A new layer of the same kind with the same options.
   virtual std::shared_ptr<BatchRenormLayer> make_alike() const = 0;
   // Registers parameters and buffers, once, in the constructor of the kind.
   void register_state();
 
  private:
-  struct Account;  // telemetry and what was collected for commit()
+  struct Account;  // telemetry and the statistics collected for commit()
 
   // LibTorch's own Cloneable is a virtual base in some releases and not in others, so it is not used.
-  void clone_(torch::nn::Module& other, const c10::optional<torch::Device>& device) override;
-  void copy_state(const BatchRenormLayer& other, const c10::optional<torch::Device>& device);
+  void clone_(torch::nn::Module& other, const Optional<torch::Device>& device) override;
+  void copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device);
   torch::Tensor forward_training(const torch::Tensor& input);
   torch::Tensor forward_batch_statistics(const torch::Tensor& input) const;
   void collect(const ops::BatchRenormResult& result, const ClipLimits& limits);
@@ -196,7 +195,7 @@ struct NamedLayer {
 };
 std::vector<NamedLayer> batch_renorm_layers(const torch::nn::Module& model);
 
-// Sets every layer's `name` to its path in the model, so that errors say which layer they mean.
+// Sets every layer's `name` to its path in the model, so that errors name the layer.
 void name_layers(const torch::nn::Module& model);
 
 }  // namespace renorm

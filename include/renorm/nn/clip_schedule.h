@@ -1,4 +1,4 @@
-// How far r and d may go from (1, 0) as training proceeds.
+// The limits of r and d as a function of the training step.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class ClipSchedule {
   static ClipSchedule batch_norm();  // constant(1, 0)
   static ClipSchedule unlimited();   // no clipping: training output = inference output
 
-  // The same schedule with its steps taken as fractions of the paper's 130,000 steps and applied to a run of
-  // `steps` > 0, rounded to whole steps. A constant schedule stays as it is.
+  // The same schedule for a run of `steps` > 0 instead of the paper's 130,000 steps: every step is scaled in
+  // proportion and rounded. A constant schedule does not change.
   ClipSchedule scaled_to(int64_t steps) const;
 
   ClipLimits at(int64_t step) const;
@@ -39,7 +39,7 @@ class ClipSchedule {
   bool operator==(const ClipSchedule& other) const;
   bool operator!=(const ClipSchedule& other) const { return !(*this == other); }
 
-  // For people: "r_max 3, d_max 5" or "r_max 3 at 40000, d_max 5 at 25000, hold 5000".
+  // For display: "r_max 3, d_max 5" or "r_max 3 at 40000, d_max 5 at 25000, hold 5000".
   std::string to_string() const;
 
  private:

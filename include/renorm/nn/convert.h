@@ -1,4 +1,5 @@
-// Between batchnorm and Batch Renorm, and into the convolution before: inference stays what it was.
+// Conversion between batchnorm and Batch Renorm, and folding into the preceding layer. Inference is
+// unchanged.
 #pragma once
 
 #include <renorm/nn/batch_renorm.h>
@@ -19,16 +20,15 @@ BatchRenorm2d from_batch_norm(const torch::nn::BatchNorm2d& norm,
 BatchRenorm3d from_batch_norm(const torch::nn::BatchNorm3d& norm,
                               const ClipSchedule& clip = ClipSchedule::paper());
 
-// The way back: running_var = running_std^2 - eps; a running_std below sqrt(eps) is an error, because
-// batchnorm divides by no less. Batchnorm has no activation and no groups: a layer with a fused ReLU is an
-// error, groups are forgotten (inference has none); a missing weight (scale off) becomes 1 and requires no
-// gradient.
+// The reverse: running_var = running_std^2 - eps. A running_std below sqrt(eps) is an error, because
+// batchnorm divides by no less. A fused ReLU is an error, because batchnorm has no activation. Groups are
+// dropped: inference has none. A missing weight (scale off) becomes 1 and requires no gradient.
 torch::nn::BatchNorm1d to_batch_norm(const BatchRenorm1d& norm);
 torch::nn::BatchNorm2d to_batch_norm(const BatchRenorm2d& norm);
 torch::nn::BatchNorm3d to_batch_norm(const BatchRenorm3d& norm);
 
 // A new layer with a bias that computes inference of norm(layer(x)). The norm must have averages, as many
-// channels as the layer puts out, and no fused ReLU (apply it after the folded layer). Dtype, device and
+// output channels as the layer, and no fused ReLU (apply it after the folded layer). Dtype, device and
 // train/eval mode are the layer's; the global random state is left as it was.
 torch::nn::Conv1d fold(const torch::nn::Conv1d& layer, const BatchRenorm1d& norm);
 torch::nn::Conv2d fold(const torch::nn::Conv2d& layer, const BatchRenorm2d& norm);

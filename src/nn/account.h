@@ -1,0 +1,41 @@
+// The bookkeeping after a training forward: clip telemetry, and the statistics that move the averages.
+#pragma once
+
+#include <renorm/nn/batch_renorm.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/averages.h"
+
+namespace renorm {
+
+// Batch statistics of one forward, [groups, channels] on the CPU.
+struct HostStatistics {
+  explicit HostStatistics(const ops::BatchRenormResult& result);
+
+  // The channel of the first statistic that is not finite, or -1.
+  int64_t non_finite_channel() const;
+
+  at::Tensor mean;
+  at::Tensor std;
+  int64_t groups;
+  int64_t channels;
+};
+
+struct BatchRenormLayer::Account {
+  void count_clips(const HostStatistics& statistics, const at::Tensor& running_mean,
+                   const at::Tensor& running_std, const ClipLimits& limits);
+  void add(const HostStatistics& statistics);
+  // Moves the averages by the mean over the groups added, and forgets these groups.
+  void move_averages(double momentum, at::Tensor* running_mean, at::Tensor* running_std);
+  ClipTelemetry telemetry() const;
+
+  kernels::ClipCounts clips;
+  // Sums over the groups added since the averages last moved. Undefined while groups is 0.
+  std::vector<double> mean_sum;
+  std::vector<double> std_sum;
+  int64_t groups = 0;
+};
+
+}  // namespace renorm
