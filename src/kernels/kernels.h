@@ -1,5 +1,5 @@
-// The fast kernels. Same problems and results as reference/reference.h, within rounding; for T =
-// float, double and BFloat16. Results are bit-identical however `parallel_for` cuts the work.
+// The fast kernels for T = float, double and BFloat16. They solve the problems of reference/reference.h with
+// the same results within rounding. Results are bit-identical however `parallel_for` divides the work.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ std::string simd_target();
 // Instruction sets compiled in that this CPU can run, best first.
 std::vector<std::string> runnable_simd_targets();
 
-// Tests only: makes every later call run on the named target; "" restores the choice by CPU.
+// Tests only: every later call runs on the named target; "" restores the choice by CPU.
 void force_simd_target(const std::string& name);
 
 }  // namespace renorm::kernels

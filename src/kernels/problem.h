@@ -1,4 +1,4 @@
-// What a normalization kernel is asked to do: shapes, groups, arguments. Plain data, no torch.
+// The problem of a normalization kernel as plain data: shapes, groups, arguments.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct BFloat16 {
   uint16_t bits;
 };
 
-// The type of parameters and statistics that goes with data of type T.
+// The type of parameters and statistics for data of type T.
 template <typename T>
 struct StatOf {
   using type = float;
@@ -35,7 +35,7 @@ struct Shape {
   int64_t s;
 };
 
-// How a batch is cut into normalization groups of equal size.
+// How a batch is divided into normalization groups of equal size.
 // Example j of group g is number g * group_step + j * example_step of the batch.
 struct Groups {
   int64_t count;
@@ -54,8 +54,8 @@ inline Groups strided_groups(int64_t n, int64_t size) {
 }
 
 // Calls body(first, last) on pieces that cover [0, count) once, in any order and on any threads, and
-// returns when all are done. Kernels start no threads themselves: the caller hands this in. The way
-// it cuts the range never changes a result.
+// returns when all are done. Kernels start no threads themselves: the caller passes this in. How it
+// divides the range never changes a result.
 using Body = std::function<void(int64_t first, int64_t last)>;
 using ParallelFor = std::function<void(int64_t count, const Body& body)>;
 
@@ -81,7 +81,7 @@ struct Forward {
   const Stat<T>* running_std;
   T* y;
   Stat<T>* batch_mean;
-  Stat<T>* batch_mean_low;  // what batch_mean lacks: the mean is batch_mean + batch_mean_low
+  Stat<T>* batch_mean_low;  // rounding error of batch_mean: the mean is batch_mean + batch_mean_low
   Stat<T>* batch_std;
   Stat<T>* r;
   Stat<T>* d;
@@ -106,9 +106,9 @@ struct Backward {
   const Stat<T>* batch_std;
   const Stat<T>* r;  // null: 1
   const Stat<T>* d;  // null: 0
-  T* dx;             // null: not wanted
-  Stat<T>* dweight;  // [c], null: not wanted
-  Stat<T>* dbias;    // [c], null: not wanted
+  T* dx;             // null: not computed
+  Stat<T>* dweight;  // [c], null: not computed
+  Stat<T>* dbias;    // [c], null: not computed
 };
 
 // y = activation(weight * (x - running_mean) / running_std + bias)

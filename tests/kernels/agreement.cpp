@@ -21,7 +21,7 @@ using ::testing::AssertionResult;
 using ::testing::AssertionSuccess;
 namespace reference = kernels::reference;
 
-// The first that failed, or success.
+// The first failure, or success.
 AssertionResult all(const std::vector<AssertionResult>& results) {
   for (const AssertionResult& result : results) {
     if (!result) return result;
@@ -50,7 +50,7 @@ void silence_uncertain_masks(Case c, Arrays<T>* fast, Arrays<double>* expected) 
   silence_near_zero(expected->y, fast, expected);
 }
 
-// batch_mean and batch_mean_low together, which is what the mean is.
+// The mean is batch_mean + batch_mean_low.
 template <typename P>
 AssertionResult means_agree(const Buffer<P>& mean, const Buffer<P>& low, const Buffer<double>& expected) {
   Buffer<double> sum(mean.size(), 0, Buffer<double>::Use::kOutput);
@@ -71,14 +71,14 @@ AssertionResult forward_agrees(const Case& c, const ParallelFor& parallel_for, A
               near("y", fast->y, expected->y, kTolerance<T>)});
 }
 
-// Runs the fast kernel and compares the outputs it was asked for with those of the reference.
+// Runs the fast kernel and compares the requested outputs with those of the reference.
 template <typename T>
 AssertionResult gradients_agree(const std::string& name, const Backward<T>& problem,
                                 const ParallelFor& parallel_for, Arrays<T>* fast,
                                 const Arrays<double>& expected) {
   constexpr double kOfParameters = kTolerance<Stat<T>>;
-  // A parameter's gradient is a sum of n * s terms of order 1 and either sign. Its scale is the size such a
-  // sum has, also where the terms happen to cancel.
+  // A parameter's gradient is a sum of n * s terms of order 1 and either sign. Its scale is the typical size
+  // of such a sum, even where the terms cancel.
   const double sum_scale = std::sqrt(static_cast<double>(problem.shape.n * problem.shape.s));
   fast->dx.forget();
   fast->dweight.forget();

@@ -18,10 +18,10 @@ using kernels::BFloat16;
 using kernels::Layout;
 using DataTypes = ::testing::Types<float, double, BFloat16>;
 
-constexpr int64_t kCases = 2000;          // a data type
-constexpr int64_t kCasesOfATarget = 150;  // a data type and instruction set
+constexpr int64_t kCases = 2000;          // per data type
+constexpr int64_t kCasesPerTarget = 150;  // per data type and instruction set
 
-// However the work is cut, the result is the same; determinism_test.cpp holds kernels to that.
+// The result does not depend on how the work is divided: determinism_test.cpp tests that.
 kernels::ParallelFor draw_parallel_for(Random& random) {
   switch (random.integer(0, 2)) {
     case 0:
@@ -68,7 +68,7 @@ TYPED_TEST(KernelAgreement, HoldsForOutputsBeyondTheCache) {
     Case c;
     c.layout = large.layout;
     c.shape = large.shape;
-    // Elements in double are four times as large as in bfloat16; fewer of them do.
+    // A double is four times as large as a bfloat16, so fewer values are enough.
     if (sizeof(TypeParam) == sizeof(double)) c.shape.n = (c.shape.n + 1) / 2;
     const int64_t size = c.shape.n % large.group_size == 0 ? large.group_size : c.shape.n;
     c.groups = kernels::contiguous_groups(c.shape.n, size);
@@ -81,7 +81,7 @@ TYPED_TEST(KernelAgreement, HoldsForOutputsBeyondTheCache) {
   }
 }
 
-// Puts back the choice by CPU when a test ends, whatever its result.
+// Restores the choice by CPU when a test ends, whatever its result.
 class KernelTargets : public ::testing::Test {
  protected:
   void TearDown() override { kernels::force_simd_target(""); }
@@ -96,9 +96,9 @@ TEST_F(KernelTargets, EachRunnableTargetAgrees) {
     SCOPED_TRACE(target);
     kernels::force_simd_target(target);
     ASSERT_EQ(kernels::simd_target(), target);
-    ASSERT_NO_FATAL_FAILURE(expect_agreement<float>(case_count(kCasesOfATarget), 301));
-    ASSERT_NO_FATAL_FAILURE(expect_agreement<double>(case_count(kCasesOfATarget), 302));
-    ASSERT_NO_FATAL_FAILURE(expect_agreement<BFloat16>(case_count(kCasesOfATarget), 303));
+    ASSERT_NO_FATAL_FAILURE(expect_agreement<float>(case_count(kCasesPerTarget), 301));
+    ASSERT_NO_FATAL_FAILURE(expect_agreement<double>(case_count(kCasesPerTarget), 302));
+    ASSERT_NO_FATAL_FAILURE(expect_agreement<BFloat16>(case_count(kCasesPerTarget), 303));
   }
   kernels::force_simd_target("");
   EXPECT_EQ(kernels::simd_target(), chosen);

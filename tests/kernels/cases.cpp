@@ -19,7 +19,7 @@ using kernels::Stat;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Cuts a batch of about `examples` into groups; the batch is enlarged to a multiple of the group size.
+// Divides a batch of about `examples` into groups; the batch is enlarged to a multiple of the group size.
 void draw_groups(Random& random, int64_t examples, Case* c) {
   const int64_t kind = random.integer(0, 3);
   const int64_t count =
@@ -129,13 +129,13 @@ void fill_data(Random& random, const Case& c, const Spread& spread, Arrays<T>* a
 }  // namespace
 
 Case draw_case(Random& random) {
-  constexpr int64_t kMostValues = 60000;
+  constexpr int64_t kMaxValues = 60000;
   Case c;
   draw_options(random, &c);
   do {
     c.shape = draw_shape(random);
     draw_groups(random, c.shape.n, &c);
-  } while (values_of(c) > kMostValues);
+  } while (values_of(c) > kMaxValues);
   return c;
 }
 

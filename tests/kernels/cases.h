@@ -1,4 +1,4 @@
-// Generated problems: what a case asks for, the arrays it works on, and the kernel arguments they make.
+// Generated problems: the parameters of a case, its arrays, and the kernel arguments made from them.
 #pragma once
 
 #include <cstdint>
@@ -42,10 +42,10 @@ void for_each_value(const Case& c, int64_t group, int64_t channel, const Visit& 
   }
 }
 
-// A case of at most about 60,000 values: every layout, shape class, grouping, option and limit comes up.
+// A case of at most about 60,000 values. Draws cover every layout, shape class, grouping, option and limit.
 Case draw_case(Random& random);
 
-// At most about 200 values: for tests that look at many cases or at every value of a case many times.
+// At most about 200 values: for tests that use many cases or read every value of a case many times.
 Case draw_tiny_case(Random& random);
 
 std::string describe(const Case& c);
@@ -63,7 +63,7 @@ struct Arrays {
 // Arrays with random inputs and unwritten outputs. Channels differ in mean and spread, examples are
 // shifted against each other (so that groups differ), and the averages are off by a factor
 // exp(U(-1, 1)) in the standard deviation and by up to 2 standard deviations in the mean.
-// running_mean and running_std are always there: inference needs them.
+// running_mean and running_std are always present: inference requires them.
 template <typename T>
 Arrays<T> draw_arrays(const Case& c);
 
@@ -93,7 +93,7 @@ kernels::Forward<T> forward_problem(const Case& c, Arrays<T>& a) {
           a.d.data()};
 }
 
-// Of the forward whose statistics are in the arrays.
+// The backward of the forward whose statistics are in the arrays.
 template <typename T>
 kernels::Backward<T> backward_problem(const Case& c, Arrays<T>& a) {
   return {c.layout,
@@ -115,7 +115,7 @@ kernels::Backward<T> backward_problem(const Case& c, Arrays<T>& a) {
           a.dbias.data()};
 }
 
-// The gradient of inference: the averages stand in for the statistics of one group, r and d are absent.
+// The gradient of inference: the averages are the statistics of one group, r and d are absent.
 template <typename T>
 kernels::Backward<T> inference_backward_problem(const Case& c, Arrays<T>& a) {
   kernels::Backward<T> problem = backward_problem(c, a);

@@ -1,4 +1,4 @@
-// Results are the same to the last bit however the work is cut and on whatever threads it runs.
+// Results are bit-identical however the work is divided and on whatever threads it runs.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -30,7 +30,7 @@ void append(const Buffer<T>& buffer, Bytes* bytes) {
   bytes->insert(bytes->end(), begin, begin + static_cast<size_t>(buffer.size()) * sizeof(T));
 }
 
-// Everything that training and inference compute, as bytes. Outputs are forgotten first.
+// All results of training and inference as bytes. Outputs are cleared first.
 template <typename T>
 Bytes run(const Case& c, const ParallelFor& parallel_for, Arrays<T>* a) {
   using P = Stat<T>;

@@ -24,7 +24,7 @@ using kernels::Stat;
 
 constexpr Layout kLayouts[] = {Layout::kNcs, Layout::kNsc};
 
-// Short and long rows, one value a row, one and several groups.
+// Short and long rows, one value per row, one and several groups.
 std::vector<std::pair<Shape, int64_t>> shapes() {
   return {{{8, 5, 1}, 8},    {{4, 3, 49}, 4},      {{6, 19, 33}, 2}, {{2, 3, 5003}, 2},
           {{16, 4, 700}, 8}, {{1009, 9, 1}, 1009}, {{64, 33, 9}, 64}};
@@ -101,7 +101,7 @@ template <typename T>
 class NonFiniteInput : public ::testing::Test {};
 TYPED_TEST_SUITE(NonFiniteInput, DataTypes);
 
-// A statistic of that channel and group, and no other, stops being finite: this is how callers notice.
+// Only the statistics of that channel and group are not finite: callers detect the problem by them.
 TYPED_TEST(NonFiniteInput, ShowsInTheStatisticsOfItsChannelAlone) {
   using T = TypeParam;
   Random random(702);

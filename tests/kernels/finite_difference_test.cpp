@@ -1,5 +1,5 @@
-// The reference backward against central differences of the forward with r and d held fixed: they are
-// constants of the backward pass, and a difference that lets them move disagrees with correct code.
+// The reference backward against central differences of the forward with r and d held fixed. They are
+// constants of the backward pass: a difference that lets them change disagrees with correct code.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Differences {
     silence_values_near_the_kink();
   }
 
-  // Whether the statistics stay as they are when x moves.
+  // Whether the statistics are constant when x changes.
   void freeze(bool frozen) { frozen_ = frozen; }
 
   Arrays<double>& backward() {
@@ -95,7 +95,7 @@ class Differences {
     });
   }
 
-  // At the kink of ReLU there is no derivative: values close to it do not count in the loss.
+  // ReLU has no derivative at 0: values close to it are excluded from the loss.
   void silence_values_near_the_kink() {
     if (case_.activation != kernels::Activation::kRelu) return;
     for_each_output([&](int64_t i, double pre_activation) {

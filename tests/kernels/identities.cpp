@@ -7,7 +7,7 @@
 namespace renorm::test {
 namespace {
 
-// Of the sum of the terms' magnitudes. Sums here have at most a few hundred terms, each a handful of
+// Relative to the sum of the terms' magnitudes. Sums here have at most a few hundred terms, each with a few
 // roundings of 1.1e-16.
 constexpr double kIdentityTolerance = 1e-12;
 

@@ -1,4 +1,4 @@
-// What the gradient of every channel of every group obeys, whatever the data.
+// Identities that the gradient of every channel and group satisfies, whatever the data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace renorm::test {
 //   sum(dx) = 0
 //   sum((x - batch_mean) dx) = r (eps / batch_std^2) sum(g x_n)
 //   dx = r / batch_std (g - mean(g) - x_n mean(g x_n))
-// for the statistics and dx in the arrays, which a training forward and backward left there.
+// for the statistics and dx that a training forward and backward wrote to the arrays.
 ::testing::AssertionResult obeys_identities(const Case& c, const Arrays<double>& a);
 
 }  // namespace renorm::test

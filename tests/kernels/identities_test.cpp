@@ -10,7 +10,7 @@
 namespace renorm::test {
 namespace {
 
-// ReLU's mask is recomputed by the check with other roundings than the kernel's: a pre-activation within
+// The check recomputes ReLU's mask with different roundings from the kernel's: a pre-activation within
 // 1e-15 of 0 could disagree. None of the 2,500 fixed cases has one that is not exactly 0.
 TEST(KernelBackward, ObeysTheNullSpaceIdentities) {
   constexpr int64_t kCases = 2500;

@@ -1,4 +1,4 @@
-// The specification pinned by numbers that were worked out by hand.
+// The specification against numbers computed by hand.
 #include "kernels/reference/reference.h"
 
 #include <gtest/gtest.h>

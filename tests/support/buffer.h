@@ -1,4 +1,4 @@
-// Memory for kernel arguments that shows when a kernel reads or writes where it should not.
+// Memory for kernel arguments that detects reads and writes outside its bounds.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 namespace renorm::test {
 
 // `count` values that start `misalignment` values after a 64-byte boundary, between two canaries.
-// Every byte is 0xFF at first, which is not a number in every type, so that a value a kernel forgot to
-// write is seen. An input (kInput) has no canary behind it: AddressSanitizer then sees reads past the end.
+// Every byte is 0xFF at first, which is NaN in every type, so that a value that a kernel did not write is
+// noticed. An input (kInput) has no canary behind it, so that AddressSanitizer detects reads past the end.
 template <typename T>
 class Buffer {
  public:
@@ -33,7 +33,7 @@ class Buffer {
     std::memset(data(), 0xFF, values);
   }
 
-  // Null for a buffer that is absent, as kernels expect it.
+  // Null for an absent buffer, as kernels expect.
   T* data() { return bytes_ == nullptr ? nullptr : reinterpret_cast<T*>(bytes_.get() + front_); }
   const T* data() const {
     return bytes_ == nullptr ? nullptr : reinterpret_cast<const T*>(bytes_.get() + front_);
@@ -45,7 +45,7 @@ class Buffer {
   int64_t misalignment() const { return misalignment_; }
   bool absent() const { return bytes_ == nullptr; }
 
-  // Whether nothing was written before or behind the values.
+  // Whether nothing was written before or after the values.
   bool intact() const {
     if (absent()) return true;
     const unsigned char* behind = bytes_.get() + front_ + static_cast<size_t>(count_) * sizeof(T);

@@ -11,7 +11,7 @@
 
 namespace renorm::test {
 
-// What rounding alone may cost, relative to the scale of an output. The bounds of the specification:
+// The error that rounding alone may cause, relative to the scale of an output. The specified bounds:
 // about 80 units in the last place of float, 4500 of double, and 2 of bfloat16 (8 bits of precision).
 template <typename T>
 constexpr double kTolerance = 1e-5;
@@ -27,14 +27,14 @@ inline double scale_of(const Buffer<double>& values) {
   return scale;
 }
 
-// Succeeds if every |actual - expected| <= tolerance * max(scale_of(expected), least_scale) and no canary is
-// hurt.
+// Succeeds if every |actual - expected| <= tolerance * max(scale_of(expected), min_scale) and no canary was
+// overwritten.
 template <typename T>
 ::testing::AssertionResult near(const std::string& name, const Buffer<T>& actual,
-                                const Buffer<double>& expected, double tolerance, double least_scale = 1.0) {
+                                const Buffer<double>& expected, double tolerance, double min_scale = 1.0) {
   if (actual.size() != expected.size()) return ::testing::AssertionFailure() << name << ": sizes differ";
   if (!actual.intact()) return ::testing::AssertionFailure() << name << ": written outside its bounds";
-  const double bound = tolerance * std::max(scale_of(expected), least_scale);
+  const double bound = tolerance * std::max(scale_of(expected), min_scale);
   for (int64_t i = 0; i < actual.size(); ++i) {
     const double error = std::abs(widen(actual[i]) - expected[i]);
     if (!(error <= bound)) {

@@ -1,4 +1,4 @@
-// How many random cases a test runs: all of them, or a part under sanitizers that slow it down.
+// How many random cases a test runs: all of them, or a fraction under sanitizers, which are slow.
 #pragma once
 
 #include <cstdint>

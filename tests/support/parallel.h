@@ -32,7 +32,7 @@ inline kernels::ParallelFor in_pieces(int64_t pieces, Order order = Order::kForw
   };
 }
 
-// Each thread takes the next of several small pieces, so that which thread does what is left to chance.
+// Each thread takes the next of several small pieces, so that the assignment of pieces to threads is random.
 inline kernels::ParallelFor on_threads(int64_t threads) {
   return [threads](int64_t count, const kernels::Body& body) {
     const int64_t pieces = std::min(count, 4 * threads);

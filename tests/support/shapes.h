@@ -1,4 +1,4 @@
-// The sizes that tests draw from, chosen for where vector code goes wrong.
+// The sizes that tests draw from, chosen for typical errors of vector code.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline const std::vector<int64_t>& long_sizes() {
   return sizes;
 }
 
-// Numbers of rows around and beyond the blocks that kernels merge after.
+// Numbers of rows around and beyond the blocks that kernels merge.
 inline const std::vector<int64_t>& many_sizes() {
   static const std::vector<int64_t> sizes = {63, 64, 65, 96, 127, 128, 129, 131, 192, 257, 512, 1000, 1009};
   return sizes;

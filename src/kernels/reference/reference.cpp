@@ -27,7 +27,7 @@ double value_or(const double* values, int64_t index, double otherwise) {
   return values == nullptr ? otherwise : values[index];
 }
 
-// A value that is not a number stays one.
+// NaN stays NaN.
 double activate(Activation activation, double value) {
   return activation == Activation::kRelu ? std::max(value, 0.0) : value;
 }
@@ -41,7 +41,7 @@ void forward_channel(const Forward<double>& p, int64_t group, int64_t channel) {
   double sum = 0.0;
   visit([&](int64_t i) { sum += p.x[i]; });
   const double rough_mean = sum / m;
-  // The second pass takes out the rounding of the first: a constant channel is its own mean, exactly.
+  // The second pass removes the rounding error of the first: the mean of a constant channel is exact.
   double rest = 0.0;
   visit([&](int64_t i) { rest += p.x[i] - rough_mean; });
   const double batch_mean = rough_mean + rest / m;

@@ -1,5 +1,5 @@
-// The specification: the paper's formulas as plain double loops. Slow, obvious, and what every other
-// path is compared with. Each function accepts every problem that problem.h describes.
+// The specification: the paper's formulas as plain double loops. Slow and obvious; tests compare every other
+// implementation with it. Each function accepts every problem that problem.h describes.
 #pragma once
 
 #include "kernels/problem.h"

@@ -1,5 +1,5 @@
-// Arithmetic along channels: doubles that go with a vector of the statistics' type, and loads that stop at
-// the last channel.
+// Arithmetic along channels: vectors of double as long as those of the statistics' type, and loads that stop
+// at the last channel.
 #if defined(RENORM_KERNELS_SIMD_CHANNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RENORM_KERNELS_SIMD_CHANNELS_INL_H_
 #undef RENORM_KERNELS_SIMD_CHANNELS_INL_H_
@@ -111,7 +111,7 @@ HWY_INLINE void StoreWideUpTo(const Wide<P>& v, double* p, int64_t n) {
   }
 }
 
-// body(i, n) for every vector of `count` channels: those from i on, n of them.
+// Calls body(i, n) for every vector of `count` channels: n channels from channel i.
 template <typename P, class Body>
 HWY_INLINE void ForChannels(int64_t count, const Body& body) {
   const int64_t lanes = Lanes<P>();

@@ -18,12 +18,12 @@ namespace HWY_NAMESPACE {
 
 // In this order NaN stays NaN.
 template <typename P>
-HWY_INLINE Vec<P> Clip(Vec<P> value, Vec<P> least, Vec<P> greatest) {
-  value = hn::IfThenElse(hn::Lt(value, least), least, value);
-  return hn::IfThenElse(hn::Gt(value, greatest), greatest, value);
+HWY_INLINE Vec<P> Clip(Vec<P> value, Vec<P> min, Vec<P> max) {
+  value = hn::IfThenElse(hn::Lt(value, min), min, value);
+  return hn::IfThenElse(hn::Gt(value, max), max, value);
 }
 
-// The coefficients of the output, written once so that both passes round alike.
+// The coefficients of the output: one function, so that forward and backward round alike.
 template <typename P>
 struct ScaleShift {
   Vec<P> scale;
@@ -47,10 +47,10 @@ HWY_NOINLINE void FoldForward(const Forward<T>& problem, int64_t group, int64_t 
   const int64_t row = group * problem.shape.c + first;
   const Wide<P> inv_count = SetWide<P>(1.0 / count);
   const Wide<P> eps = SetWide<P>(problem.eps);
-  const Vec<P> r_most = hn::Set(tag, static_cast<P>(problem.r_max));
-  const Vec<P> r_least = hn::Set(tag, static_cast<P>(1.0 / problem.r_max));
-  const Vec<P> d_most = hn::Set(tag, static_cast<P>(problem.d_max));
-  const Vec<P> d_least = hn::Neg(d_most);
+  const Vec<P> r_max = hn::Set(tag, static_cast<P>(problem.r_max));
+  const Vec<P> r_min = hn::Set(tag, static_cast<P>(1.0 / problem.r_max));
+  const Vec<P> d_max = hn::Set(tag, static_cast<P>(problem.d_max));
+  const Vec<P> d_min = hn::Neg(d_max);
   ForChannels<P>(last - first, [&](int64_t i, int64_t n) HWY_ATTR {
     const Wide<P> exact = LoadWideUpTo<P>(mean + i, n);
     const Vec<P> std = hn::Sqrt(Narrow(LoadWideUpTo<P>(m2 + i, n) * inv_count + eps));
@@ -58,8 +58,8 @@ HWY_NOINLINE void FoldForward(const Forward<T>& problem, int64_t group, int64_t 
     const Vec<P> low = Narrow(exact - Widen(rounded));
     const Vec<P> distance = Narrow(exact - Widen(LoadUpTo(problem.running_mean + first + i, n)));
     const Vec<P> running_std = LoadUpTo(problem.running_std + first + i, n);
-    const Vec<P> r = Clip<P>(hn::Div(std, running_std), r_least, r_most);
-    const Vec<P> d = Clip<P>(hn::Div(distance, running_std), d_least, d_most);
+    const Vec<P> r = Clip<P>(hn::Div(std, running_std), r_min, r_max);
+    const Vec<P> d = Clip<P>(hn::Div(distance, running_std), d_min, d_max);
     const ScaleShift<P> output = CoefficientsOf<P>(LoadUpTo(problem.weight + first + i, n),
                                                    LoadUpTo(problem.bias + first + i, n), r, d, std, low);
     StoreUpTo<P>(rounded, problem.batch_mean + row + i, n);
@@ -73,7 +73,7 @@ HWY_NOINLINE void FoldForward(const Forward<T>& problem, int64_t group, int64_t 
   });
 }
 
-// The output's coefficients of channels [first, last) of `group` again, bit for bit as FoldForward made them.
+// Recomputes the output's coefficients of channels [first, last) of `group`, bit-identical to FoldForward.
 // affine starts at channel `first`.
 template <typename T>
 HWY_NOINLINE void AffineOf(const Backward<T>& problem, int64_t group, int64_t first, int64_t last,
@@ -91,15 +91,15 @@ HWY_NOINLINE void AffineOf(const Backward<T>& problem, int64_t group, int64_t fi
   });
 }
 
-// The gradient's coefficients of channels [first, last) of `group` from the sums over its `count` values;
-// sum_dy_x is moved from the rounded to the full mean on the way. All arrays start at channel `first`.
+// The gradient's coefficients of channels [first, last) of `group` from the sums over its `count` values.
+// Also corrects sum_dy_x from the rounded to the full mean. All arrays start at channel `first`.
 template <typename T>
 HWY_NOINLINE void FoldBackward(const Backward<T>& problem, int64_t group, int64_t first, int64_t last,
                                double count, const double* sum_dy, double* sum_dy_x,
                                const simd::Gradient<Stat<T>>& gradient) {
   using P = Stat<T>;
   const int64_t row = group * problem.shape.c + first;
-  // Frozen statistics have no part in the gradient.
+  // Frozen statistics contribute nothing to the gradient.
   const Wide<P> share = SetWide<P>(problem.frozen ? 0.0 : -1.0 / count);
   const Wide<P> one = SetWide<P>(1.0);
   ForChannels<P>(last - first, [&](int64_t i, int64_t n) HWY_ATTR {

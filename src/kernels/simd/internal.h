@@ -1,6 +1,6 @@
-// The pieces of work that kernels.cpp hands to the SIMD code: each takes a range of independent units, and no
-// unit's result depends on how the range was cut. Parameters, statistics and averages are never null here:
-// kernels.cpp puts ones and zeros where the problem has none.
+// The SIMD functions that kernels.cpp calls. Each takes a range of independent units, and no unit's result
+// depends on how the range was divided. Parameters, statistics and averages are never null here: kernels.cpp
+// supplies ones and zeros where the problem has none.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct Affine {
   P* shift;
 };
 
-// The most channels a unit of NcsPlan has.
+// The maximum number of channels of a unit of NcsPlan.
 constexpr int64_t kMaxBlock = 64;
 
-// Channels-first: a unit is `block` neighbouring channels of one group; units go through the blocks of a
-// group, then to the next group.
+// Channels-first: a unit is `block` neighbouring channels of one group. Units are numbered block by block,
+// then group by group.
 struct NcsPlan {
   int64_t block;
-  int64_t blocks;  // a group
+  int64_t blocks;  // per group
   int64_t units;
   bool stream;  // outputs bypass the cache
 };
@@ -32,7 +32,7 @@ struct NcsPlan {
 // Channels-last: a unit is `rows` rows (n x s of a group, in order) of all channels.
 struct NscPlan {
   int64_t rows;
-  int64_t blocks;  // a group
+  int64_t blocks;  // per group
   int64_t units;
   bool stream;
 };

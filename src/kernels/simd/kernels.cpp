@@ -1,5 +1,5 @@
-// Plans a problem, supplies what it leaves out, and runs its phases; the loops are in the other files of this
-// folder.
+// Plans a problem, supplies its absent arguments, and runs its phases. The loops are in the other files of
+// this folder.
 #include "kernels/kernels.h"
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 namespace renorm::kernels {
 namespace {
 
-// Outputs of at least this size bypass the cache: they would only push out what comes next.
+// Outputs of at least this size bypass the cache: they would only evict the data that is read next.
 constexpr int64_t kStreamBytes = int64_t{8} << 20;
 // Channels-first blocks span about this many neighbouring values of an example.
 constexpr int64_t kBlockValues = 1024;
-// Channels-last units: no fewer rows than this, no more units a group than that.
-constexpr int64_t kLeastRows = 256;
-constexpr int64_t kMostBlocks = 64;
+// Channels-last units: the minimum number of rows, and the maximum number of units per group.
+constexpr int64_t kMinRows = 256;
+constexpr int64_t kMaxBlocks = 64;
 // Channels folded by one task.
 constexpr int64_t kFoldChannels = 512;
-// From this many groups on, each is gathered and written before the next is touched.
+// With this many groups or more, each is gathered and written before the next is read.
 constexpr int64_t kGroupwise = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -42,18 +42,18 @@ simd::NcsPlan plan_ncs(const Shape& shape, const Groups& groups) {
 template <typename T>
 simd::NscPlan plan_nsc(const Shape& shape, const Groups& groups) {
   const int64_t all = groups.size * shape.s;
-  const int64_t rows = std::max(kLeastRows, ceil_div(all, kMostBlocks));
+  const int64_t rows = std::max(kMinRows, ceil_div(all, kMaxBlocks));
   const int64_t blocks = ceil_div(all, rows);
   return {rows, blocks, groups.count * blocks, streams<T>(shape)};
 }
 
-// Uninitialised memory for `count` values.
+// Uninitialized memory for `count` values.
 template <typename P>
 std::unique_ptr<P[]> allocate(int64_t count) {
   return std::unique_ptr<P[]>(new P[static_cast<size_t>(std::max<int64_t>(count, 1))]);
 }
 
-// Arrays of one value for whatever a problem leaves out.
+// Constant arrays for the absent arguments of a problem.
 template <typename P>
 class Defaults {
  public:
@@ -176,8 +176,10 @@ void reduce_groups(const Backward<T>& problem, const simd::Sums& sums, int64_t s
     for (int64_t group = 0; group < problem.groups.count; ++group) {
       const int64_t at = group * c + channel;
       const double sum_dy = sums.first[group * stride + channel];
-      const double slope = static_cast<double>(problem.r[at]) / static_cast<double>(problem.batch_std[at]);
-      dweight += slope * sums.second[group * stride + channel] + static_cast<double>(problem.d[at]) * sum_dy;
+      const double r_over_std =
+          static_cast<double>(problem.r[at]) / static_cast<double>(problem.batch_std[at]);
+      dweight +=
+          r_over_std * sums.second[group * stride + channel] + static_cast<double>(problem.d[at]) * sum_dy;
       dbias += sum_dy;
     }
     if (problem.dweight != nullptr) problem.dweight[channel] = static_cast<Stat<T>>(dweight);

@@ -132,7 +132,7 @@ struct ApplyGradient : GradientRow<T, kRelu> {
 template <typename T, bool kRelu, bool kStream>
 struct BackwardPass {
   using P = Stat<T>;
-  // What the rows of one unit need: two, because one is written while the next is gathered.
+  // Coefficients of one unit. Two units at once: one is written while the next is gathered.
   struct Coefficients {
     P mean[simd::kMaxBlock];
     P scale[simd::kMaxBlock];
@@ -180,7 +180,7 @@ struct BackwardPass {
   }
 };
 
-// Without dx there is nothing to write: every unit is only gathered.
+// Without dx units are only gathered, not written.
 template <typename P, class Pass>
 void GatherOnly(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
   for (int64_t index = first; index < last; ++index) {

@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// Count, mean and sum of squared distances of one channel of one group. Chunks are added up in the data's
-// precision around the previous chunk's mean and merged in double.
+// Count, mean and sum of squared distances of one channel of one group. Chunks are summed in the data's
+// precision, shifted by the previous chunk's mean, and merged in double.
 template <typename P>
 struct Moments {
   LaneSums<P> sums;

@@ -18,9 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// Rows added up in the data's own precision before they go into double.
+// Rows summed in the data's own precision before they are merged in double.
 constexpr int64_t kChunkRows = 64;
-// Rows taken together, so that a sum is loaded and stored once for all of them.
+// Rows processed together, so that a sum is loaded and stored once for all of them.
 constexpr int kRowsAtOnce = 4;
 
 // Where the rows of a channels-last problem are.

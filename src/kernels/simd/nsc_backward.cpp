@@ -68,7 +68,7 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT dy, int64
   }
 }
 
-// The two sums of all channels over the rows seen so far.
+// The two sums of all channels over the rows so far.
 template <typename T, bool kRelu>
 class RowSums {
   using P = Stat<T>;

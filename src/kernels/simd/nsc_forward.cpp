@@ -41,11 +41,11 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, cons
     }
     step(i, [](const T* p) HWY_ATTR { return Load(p); });
   }
-  // Lanes beyond the last channel hold rubbish that nobody reads.
+  // Lanes beyond the last channel hold values that are never read.
   if (i < c) step(i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); });
 }
 
-// The moments of all channels over the rows seen so far; shift is the mean of the last chunk.
+// The moments of all channels over the rows so far; shift is the mean of the last chunk.
 template <typename T>
 class RowMoments {
   using P = Stat<T>;

@@ -17,13 +17,13 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// Values added up in the data's own precision before they go into double.
+// Values summed in the data's own precision before they are merged in double.
 constexpr int64_t kChunk = 2048;
-// Vectors a turn of the loop takes: enough independent sums to hide the latency of an addition.
+// Vectors per iteration of the loop: enough independent sums to hide the latency of an addition.
 constexpr int kUnroll = 4;
 
-// Two sums over one channel: lanes that collect about kChunk values before their owner empties them into
-// double. The order of additions depends on the channel's own values alone.
+// Two sums over one channel: lanes that collect about kChunk values before they are added to doubles. The
+// order of additions depends on the channel's own values alone.
 template <typename P>
 struct LaneSums {
   HWY_ALIGN P first[hn::MaxLanes(Tag<P>())];
@@ -57,7 +57,7 @@ struct VectorSums {
   }
 };
 
-// Stand-ins for a row that is only written or only gathered.
+// Replace Gather or Apply for a row that is only written or only gathered.
 struct NoGather {
   static constexpr bool kActive = false;
 };
@@ -67,8 +67,7 @@ struct NoApply {
 
 // A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n);
 // Begin and End surround at most kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n),
-// and whole aligned lines of it with StreamStep. The two work on different rows of s values; neither sees the
-// other.
+// and whole aligned lines of it with StreamStep. The two work on different rows of s values, independently.
 template <typename P, class Gather, class Apply>
 HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
   const int64_t lanes = Lanes<P>();
@@ -176,9 +175,9 @@ HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUni
 }
 
 // Units [first, last) through a Pass: Start(unit) before a unit is gathered, Fold(unit) between its gathering
-// and its writing. A unit's Start comes after the Fold of the unit before. A unit is written in the direction
-// opposite to its gathering, so that what was read last, and is still in cache, is written first; the
-// direction of a unit's gathering is its own, whatever the range.
+// and its writing. A unit's Start follows the Fold of the previous unit. A unit is written in the direction
+// opposite to its gathering, so that the rows read last, which are still in cache, are written first. The
+// direction of gathering depends on the unit alone, not on the range.
 template <typename P, class Pass>
 HWY_INLINE void RunPipeline(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
   NcsUnit current = geometry.Unit(first);

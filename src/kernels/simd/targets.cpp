@@ -1,4 +1,4 @@
-// Which instruction set runs, forcing one for tests, and the copy that benchmarks take as the limit.
+// The choice of the instruction set, the override for tests, and the copy that benchmarks use as the limit.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/targets.cpp"
 #include "kernels/simd/targets.h"

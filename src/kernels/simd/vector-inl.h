@@ -34,7 +34,7 @@ HWY_INLINE int64_t Lanes() {
   return static_cast<int64_t>(hn::Lanes(Tag<P>()));
 }
 
-// BFloat16 travels as 16-bit integers: Highway's own conversion truncates in some releases.
+// BFloat16 is loaded as 16-bit integers: Highway's own conversion truncates in some releases.
 using TagBits16 = hn::Rebind<uint16_t, Tag<float>>;
 using TagBits32 = hn::Rebind<uint32_t, Tag<float>>;
 using TagInt32 = hn::Rebind<int32_t, Tag<float>>;
@@ -55,7 +55,7 @@ HWY_INLINE hn::Vec<TagBits16> NarrowBits(Vec<float> v) {
   return hn::DemoteTo(TagBits16(), hn::BitCast(TagInt32(), kept));
 }
 
-// Overloads and not templates: newer Highway refuses a tag of BFloat16 even where overload resolution drops
+// Overloads, not templates: newer Highway rejects a tag of BFloat16 even where overload resolution discards
 // it.
 HWY_INLINE Vec<float> Load(const float* p) { return hn::LoadU(Tag<float>(), p); }
 HWY_INLINE Vec<double> Load(const double* p) { return hn::LoadU(Tag<double>(), p); }
@@ -124,7 +124,7 @@ HWY_INLINE Vec<P> Relu(Vec<P> v) {
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(Tag<P>())), v);
 }
 
-// The sum of all lanes, added up in double.
+// The sum of all lanes, in double.
 template <typename P>
 HWY_INLINE double SumLanes(const P* lanes) {
   double sum = 0.0;
@@ -132,7 +132,7 @@ HWY_INLINE double SumLanes(const P* lanes) {
   return sum;
 }
 
-// Asks for the lines that hold the `bytes` bytes kPrefetchBytes beyond p. Never faults.
+// Prefetches the lines of the `bytes` bytes that start kPrefetchBytes beyond p. Never faults.
 HWY_INLINE void PrefetchAhead(const void* p, int64_t bytes) {
   const uintptr_t first = reinterpret_cast<uintptr_t>(p) + kPrefetchBytes;
   for (int64_t line = 0; line < bytes; line += kLineBytes) {
