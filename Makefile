@@ -1,5 +1,5 @@
-# The front door: a thin layer over tools/setup and the presets of CMakePresets.json.
-# A file that includes LibTorch takes up to 1.5 GB to compile, so memory limits the jobs as cores do.
+# A thin layer over tools/setup and the presets of CMakePresets.json.
+# Compiling a file that includes LibTorch takes up to 1.5 GB, so the number of jobs depends on memory too.
 JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572864) } \
           END { if (fit < 1) fit = 1; print (fit < cores ? fit : cores) }' /proc/meminfo)
 SUITE ?= trixie
@@ -11,10 +11,10 @@ help: ## list the targets
 	@echo "make TARGET [JOBS=n]"
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' Makefile | awk -F'|' '{ printf "%-11s %s\n", $$1, $$2 }'
 
-run: build ## the paper's experiments on built-in data, a few minutes, with a report to look at
+run: build ## the paper's experiments on built-in data in a few minutes, with a report
 	build/release/renorm reproduce --quick
 
-reproduce: build ## the careful version: three seeds, most of an hour
+reproduce: build ## the full experiments: three seeds, most of an hour
 	build/release/renorm reproduce --full
 
 test: ## build with warnings as errors and run every test; what CI runs
@@ -23,7 +23,7 @@ test: ## build with warnings as errors and run every test; what CI runs
 	@cmake --build --preset dev --parallel $(JOBS)
 	@ctest --preset dev
 
-build: ## optimised build: build/release/renorm and librenorm.so
+build: ## optimized build: build/release/renorm and librenorm.so
 	@tools/setup
 	@cmake --preset release --log-level=WARNING >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
@@ -47,11 +47,11 @@ tsan: ## the kernel tests under ThreadSanitizer
 	@cmake --build --preset tsan-kernels --parallel $(JOBS)
 	@ctest --preset tsan-kernels
 
-fuzz: ## every parser of outside bytes for a minute under AddressSanitizer
+fuzz: ## fuzz every parser of external input for a minute under AddressSanitizer
 	@tools/setup --fuzz
 	@tools/fuzz
 
-soak: build ## kill and resume training at 100 places, and fill the disk at every write
+soak: build ## kill and resume training at 100 points, and fill the disk at every write
 	@tools/soak
 
 test-cpus: test ## the tests as on CPUs without AVX-512, AVX2 or SSE4; writes a table in docs/compatibility.md
