@@ -1,31 +1,44 @@
-// What can go wrong above the layer, by whose fault it is. The command turns each kind into its exit code.
+// Kinds of errors above the layer, by cause, and the exit code of the command for each.
 #pragma once
 
 #include <stdexcept>
+#include <string>
 
 namespace renorm {
 
-// The command line, a config file or a spec asks for something that does not exist or makes no sense.
+// The codes of sysexits.h where there is one.
+enum ExitCode : int {
+  kExitUsage = 2,          // UsageError
+  kExitData = 65,          // DataError
+  kExitMissingInput = 66,  // MissingInputError
+  kExitInternal = 70,      // out of memory, or a defect of the program
+  kExitCannotCreate = 73,  // OutputError
+  kExitIo = 74,            // IoError
+  kExitInterrupted = 75,   // Interrupted
+  kExitNotFinite = 76,     // NonFiniteError
+};
+
+// The command line, a config file or a spec is invalid.
 struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file was read but does not hold what it should; the message names file and place.
+// A file was read, but its content is wrong. The message names file and place.
 struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file or folder that was named does not exist or may not be read.
+// An input file or folder does not exist or is unreadable.
 struct MissingInputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Training met a value that is not finite; the message names step, layer and tensor.
+// Training diverged: a value is not finite. The message names step, layer and tensor.
 struct NonFiniteError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// An output file or folder cannot be made; found out before any work is done.
+// An output file or folder cannot be created. Detected before any work is done.
 struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -35,9 +48,13 @@ struct IoError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Somebody asked the program to stop; what was done is saved and can be resumed.
+// The program was asked to stop. What was done is saved and can be resumed.
 struct Interrupted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// Throws the error that a process with this exit code ended with: std::runtime_error for kExitInternal,
+// IoError for a code that is none of the above.
+[[noreturn]] void throw_for_exit_code(int exit_code, const std::string& message);
 
 }  // namespace renorm

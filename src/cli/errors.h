@@ -3,7 +3,7 @@
 
 #include <stdexcept>
 
-#include "base/exit_codes.h"
+#include "base/errors.h"
 
 namespace renorm::cli {
 

@@ -139,8 +139,8 @@ std::string help_text(const CLI::App& app, const std::string& name) {
 }
 
 std::string exit_codes_text() {
-  return "Exit codes: 0 done; 2 usage or config; 65 bad data; 66 missing input; 70 not finite or\n"
-         "internal; 73 output cannot be made; 74 I/O; 75 interrupted, can be resumed.";
+  return "Exit codes: 0 done; 2 usage or config; 65 bad data; 66 missing input; 70 internal error;\n"
+         "73 output cannot be made; 74 I/O; 75 interrupted, can be resumed; 76 diverged (not finite).";
 }
 
 }  // namespace renorm::cli

@@ -202,7 +202,7 @@ int run_reporting(int argc, char** argv) {
   } catch (const MissingInputError& error) {
     return report(error.what(), kExitMissingInput);
   } catch (const NonFiniteError& error) {
-    return report(error.what(), kExitInternal);
+    return report(error.what(), kExitNotFinite);
   } catch (const OutputError& error) {
     return report(error.what(), kExitCannotCreate);
   } catch (const IoError& error) {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/exit_codes.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "base/timing.h"
@@ -28,26 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kPause = std::chrono::milliseconds(100);
 constexpr auto kBetweenViews = std::chrono::milliseconds(400);
-
-// The error that a child ended with, as if it had happened here.
-[[noreturn]] void rethrow(int exit_code, const std::string& message) {
-  switch (exit_code) {
-    case kExitUsage:
-      throw UsageError(message);
-    case kExitData:
-      throw DataError(message);
-    case kExitMissingInput:
-      throw MissingInputError(message);
-    case kExitInternal:
-      throw NonFiniteError(message);
-    case kExitCannotCreate:
-      throw OutputError(message);
-    case kExitInterrupted:
-      throw Interrupted(message);
-    default:
-      throw IoError(message);
-  }
-}
 
 // One arm with one seed: trained, then evaluated as the arm asks.
 struct Job {
@@ -126,7 +105,7 @@ class Session {
       show();
     }
     save();
-    if (failure_) rethrow(failure_->first, failure_->second);
+    if (failure_) throw_for_exit_code(failure_->first, failure_->second);
     return results_;
   }
 
@@ -158,7 +137,7 @@ class Session {
     }
     const std::string problem = code == 0 ? "" : explained(code, log);
     std::filesystem::remove(log);
-    if (code != 0) rethrow(code, problem);
+    if (code != 0) throw_for_exit_code(code, problem);
   }
 
   void start_next() {
@@ -209,7 +188,7 @@ class Session {
         code == kExitUsage || code == kExitCannotCreate || code == kExitIo || code == kExitInterrupted;
     if (concerns_all) {
       stop_all();
-      rethrow(code, message);
+      throw_for_exit_code(code, message);
     }
     observer_.run_failed(message);
     if (!failure_) failure_ = {code, message};

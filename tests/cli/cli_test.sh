@@ -42,7 +42,7 @@ flags --out --resume --config --quiet \
   --optimizer --lr --lr-schedule --lr-final --warmup --momentum --alpha --beta1 --beta2 --optimizer-eps \
   --weight-decay --label-smoothing --clip-gradient --ema-decay \
   --seed --threads --log-every --eval-every --checkpoint-every --keep
-for code in 2 65 66 70 73 74 75; do prints " $code "; done
+for code in 2 65 66 70 73 74 75 76; do prints " $code "; done
 prints "Examples:"
 quietly 0 eval --help
 flags --checkpoint --split --data --val-fraction --per-class --threads --json --batch-statistics --sampler --seed

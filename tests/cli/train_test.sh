@@ -167,5 +167,10 @@ run 65 train --out "$work/new" --data $data --sampler labels:5x30
 complains "30"
 [ "$before" = "$(state "$work/run")" ] || fail "a refused command changed the run"
 
+# Divergence has an exit code of its own: it is no defect of the program.
+run 76 train --out "$work/diverged" --data $data --model convnet:8/2,16/2 --minibatch 10 --steps 20 \
+  --optimizer sgd --lr 1000 --weight-decay 1000 --threads 1 --quiet
+complains "not finite"
+
 [ "$failures" -eq 0 ] && echo "all passed"
 exit "$failures"

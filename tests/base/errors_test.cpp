@@ -1,0 +1,30 @@
+#include "base/errors.h"
+
+#include <gtest/gtest.h>
+
+namespace renorm::testing {
+namespace {
+
+// 76 is divergence and 70 a defect: a caller can tell them apart, also through a child process.
+TEST(ThrowForExitCode, GivesTheErrorOfTheCode) {
+  EXPECT_THROW(throw_for_exit_code(2, ""), UsageError);
+  EXPECT_THROW(throw_for_exit_code(65, ""), DataError);
+  EXPECT_THROW(throw_for_exit_code(66, ""), MissingInputError);
+  EXPECT_THROW(throw_for_exit_code(73, ""), OutputError);
+  EXPECT_THROW(throw_for_exit_code(74, ""), IoError);
+  EXPECT_THROW(throw_for_exit_code(75, ""), Interrupted);
+  EXPECT_THROW(throw_for_exit_code(76, ""), NonFiniteError);
+  EXPECT_THROW(throw_for_exit_code(139, ""), IoError);
+}
+
+TEST(ThrowForExitCode, GivesNoKindOfErrorToADefect) {
+  try {
+    throw_for_exit_code(70, "a sentence");
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(typeid(error), typeid(std::runtime_error));
+    EXPECT_STREQ(error.what(), "a sentence");
+  }
+}
+
+}  // namespace
+}  // namespace renorm::testing
