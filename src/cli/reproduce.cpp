@@ -1,4 +1,5 @@
 // renorm reproduce: the paper's experiments from one command.
+#include "experiments/paper.h"
 #include "experiments/reproduce.h"
 
 #include <fmt/format.h>
@@ -96,7 +97,7 @@ std::string footer() {
       "Killed or stopped, the same command goes on where it was; what is finished is not run again. More "
       "arms or seeds "
       "in the same folder are added to it.\n\n{}",
-      fmt::join(experiments::arm_names(), ", "), exit_codes_text());
+      fmt::join(experiments::arm_names(experiments::paper()), ", "), exit_codes_text());
 }
 
 }  // namespace

@@ -69,10 +69,10 @@ std::string aligned(const std::vector<Row>& rows) {
 
 std::string results_table(const record::Results& results) {
   std::vector<Row> rows = {
-      {"arm", "test %", "training set %", "batch statistics %", "steps to iid", "paper %"}};
+      {"arm", "test %", "training set %", "batch statistics %", "steps to reference", "paper %"}};
   const bool has_reference =
-      std::any_of(results.arms.begin(), results.arms.end(), [](const record::Arm& arm) {
-        return arm.name == "iid-batchnorm" && !arm.test_accuracy.values.empty();
+      std::any_of(results.arms.begin(), results.arms.end(), [&](const record::Arm& arm) {
+        return arm.name == results.reference && !arm.test_accuracy.values.empty();
       });
   for (const record::Arm& arm : results.arms) {
     rows.push_back({printable(arm.name), percent(arm.test_accuracy), percent(arm.train_accuracy),

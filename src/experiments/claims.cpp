@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
+#include <utility>
 
 namespace renorm::experiments {
 namespace {
@@ -14,12 +14,6 @@ using record::Arm;
 using record::Claim;
 using record::Measure;
 using record::Results;
-
-// Margins in percentage points, part of the claims' wording.
-constexpr double kEqual = 2.0;      // "agree", "the i.i.d. level"
-constexpr double kClearLoss = 5.0;  // "loses"
-constexpr double kFewClipped = 0.05;
-constexpr double kNoneClipped = 0.001;
 
 // The 97.5 % quantile of Student's t for any number of degrees of at least 1: exact for 1 to 4, linear
 // between them in 1 / degrees, then the expansion in 1 / degrees (Abramowitz and Stegun 26.7.5).
@@ -65,118 +59,12 @@ std::string described(const Measure& measure) {
                                    : fmt::format("{:.1f}", measure.mean);
 }
 
-// Where a claim puts the difference a - b.
-struct Region {
-  double least;
-  double most;
-};
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-class Judge {
- public:
-  explicit Judge(const Results& results) : results_(results) {}
-
-  std::vector<Claim> take() { return std::move(claims_); }
-
-  const Arm* find(const std::string& name) const {
-    const auto found = std::find_if(results_.arms.begin(), results_.arms.end(),
-                                    [&](const Arm& arm) { return arm.name == name; });
-    return found == results_.arms.end() ? nullptr : &*found;
-  }
-
-  // A measure of an arm with the words for it: "pairs-batchnorm on its training set".
-  struct Subject {
-    std::string words;
-    const Arm* arm;
-    const Measure* measure;
-  };
-  Subject test(const std::string& name) const {
-    const Arm* arm = find(name);
-    return {name, arm, arm == nullptr ? nullptr : &arm->test_accuracy};
-  }
-  Subject training_set(const std::string& name) const {
-    const Arm* arm = find(name);
-    const bool has = arm != nullptr && arm->train_accuracy;
-    return {name + " on its training set", arm, has ? &*arm->train_accuracy : nullptr};
-  }
-  Subject batch_statistics(const std::string& name) const {
-    const Arm* arm = find(name);
-    const bool has = arm != nullptr && arm->batch_statistics_accuracy;
-    return {name + " with batch statistics", arm, has ? &*arm->batch_statistics_accuracy : nullptr};
-  }
-
-  // Judges a - b and returns the verdict; "" if an arm is not there or not finished. With a `moot` reason the
-  // verdict is that nothing is resolved.
-  std::string difference(const std::string& text, const Subject& a, const Subject& b, Region region,
-                         bool in_paper, const std::string& moot = "") {
-    if (a.measure == nullptr || b.measure == nullptr) return "";
-    if (!complete(*a.arm) || !complete(*b.arm)) {
-      unfinished(text, in_paper);
-      return "";
-    }
-    const double apart = a.measure->mean - b.measure->mean;
-    const double half = half_width(*a.measure, *b.measure, results_.test_images);
-    std::string verdict = record::kNotResolved;
-    if (apart - half > region.least && apart + half < region.most) verdict = record::kHolds;
-    if (apart + half < region.least || apart - half > region.most) verdict = record::kDoesNotHold;
-    if (!moot.empty()) verdict = record::kNotResolved;
-    claims_.push_back(
-        {text, verdict,
-         fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}{}{}", a.words, described(*a.measure),
-                     b.words, described(*b.measure), apart, half, moot.empty() ? "" : "; ", moot),
-         in_paper});
-    return verdict;
-  }
-
-  void faster(const std::string& text, const std::string& name, const std::string& than);
-  void clipping(const std::string& text, const std::vector<std::string>& names);
-
- private:
-  static bool complete(const Arm& arm) {
-    return std::all_of(arm.runs.begin(), arm.runs.end(), [](const auto& run) { return run.finished; });
-  }
-  void unfinished(const std::string& text, bool in_paper) {
-    claims_.push_back({text, record::kNotResolved, "its arms are not finished", in_paper});
-  }
-
-  const Results& results_;
-  std::vector<Claim> claims_;
-};
-
 // The first step at which a seed's curve is at `goal` or above; -1 if it never is.
 int64_t first_step(const Arm& arm, size_t seed, double goal) {
   for (const record::CurvePoint& point : arm.curve) {
     if (seed < point.values.size() && point.values[seed] >= goal) return point.step;
   }
   return -1;
-}
-
-void Judge::faster(const std::string& text, const std::string& name, const std::string& than) {
-  const Arm* quick = find(name);
-  const Arm* slow = find(than);
-  if (quick == nullptr || slow == nullptr) return;
-  if (!complete(*quick) || !complete(*slow)) return unfinished(text, /*in_paper=*/true);
-  const size_t seeds = std::min(quick->test_accuracy.values.size(), slow->test_accuracy.values.size());
-  size_t wins = 0, reached_in = 0;
-  double share = 0.0;
-  for (size_t seed = 0; seed < seeds; ++seed) {
-    const double goal = slow->test_accuracy.values[seed];
-    const int64_t reached = first_step(*quick, seed, goal), needed = first_step(*slow, seed, goal);
-    if (reached < 0) continue;
-    ++reached_in;
-    if (reached < needed) ++wins;
-    share += static_cast<double>(reached) / static_cast<double>(needed);
-  }
-  const std::string verdict =
-      wins == seeds ? record::kHolds : (wins == 0 ? record::kDoesNotHold : record::kNotResolved);
-  std::string evidence =
-      fmt::format("{} is earlier at the final accuracy of {} in {} of {} seeds", name, than, wins, seeds);
-  if (reached_in > 0) {
-    evidence +=
-        fmt::format(", on average in {:.0f} % of its steps", 100.0 * share / static_cast<double>(reached_in));
-  }
-  if (reached_in < seeds) evidence += fmt::format("; it does not get there in {}", seeds - reached_in);
-  claims_.push_back({text, verdict, evidence, true});
 }
 
 // Over the records of the time when both limits have reached their final values.
@@ -201,83 +89,177 @@ Clipped clipped_at_the_end(const Arm& arm) {
   return clipped;
 }
 
-void Judge::clipping(const std::string& text, const std::vector<std::string>& names) {
-  double most_r = 0.0, most_d = 0.0;
+bool complete(const Arm& arm) {
+  return std::all_of(arm.runs.begin(), arm.runs.end(), [](const auto& run) { return run.finished; });
+}
+
+// A measure of an arm, with words for it: "pairs-batchnorm on its training set".
+struct Found {
+  const Arm* arm = nullptr;
+  const Measure* measure = nullptr;  // nullptr: not part of the results
+  std::string words;
+};
+
+class Judge {
+ public:
+  explicit Judge(const Results& results) : results_(results) {}
+
+  std::vector<Claim> take() { return std::move(claims_); }
+
+  void judge(const ClaimPlan& plan) {
+    switch (plan.kind) {
+      case ClaimPlan::Kind::kDifference:
+        return difference(plan);
+      case ClaimPlan::Kind::kFaster:
+        return faster(plan);
+      case ClaimPlan::Kind::kClipping:
+        return clipping(plan);
+    }
+  }
+
+ private:
+  const Arm* arm_named(const std::string& name) const {
+    const auto found = std::find_if(results_.arms.begin(), results_.arms.end(),
+                                    [&](const Arm& arm) { return arm.name == name; });
+    return found == results_.arms.end() ? nullptr : &*found;
+  }
+
+  Found find(const Subject& subject) const {
+    const Arm* arm = arm_named(subject.arm);
+    if (arm == nullptr) return {};
+    const auto part = [](const std::optional<Measure>& measure) { return measure ? &*measure : nullptr; };
+    switch (subject.measure) {
+      case Subject::Measure::kTrainingSet:
+        return {arm, part(arm->train_accuracy), subject.arm + " on its training set"};
+      case Subject::Measure::kBatchStatistics:
+        return {arm, part(arm->batch_statistics_accuracy), subject.arm + " with batch statistics"};
+      case Subject::Measure::kTest:
+        break;
+    }
+    return {arm, &arm->test_accuracy, subject.arm};
+  }
+
+  // Why there is nothing to recover; "" if there is a loss, or if nothing is known about it.
+  std::string moot(const ClaimPlan& plan) const {
+    for (const Claim& claim : claims_) {
+      if (plan.recovers_from.empty() || claim.text != plan.recovers_from) continue;
+      if (claim.verdict == record::kDoesNotHold) return "without a loss there is nothing to recover";
+      if (claim.verdict == record::kNotResolved && claim.evidence != kUnfinished) {
+        return "whether there is a loss to recover is not resolved";
+      }
+    }
+    return "";
+  }
+
+  void difference(const ClaimPlan& plan) {
+    const Found a = find(plan.a), b = find(plan.b);
+    if (a.measure == nullptr || b.measure == nullptr) return;
+    if (!complete(*a.arm) || !complete(*b.arm)) return unfinished(plan);
+    const double apart = a.measure->mean - b.measure->mean;
+    const double half = half_width(*a.measure, *b.measure, results_.test_images);
+    std::string verdict = record::kNotResolved;
+    if (apart - half > plan.above && apart + half < plan.below) verdict = record::kHolds;
+    if (apart + half < plan.above || apart - half > plan.below) verdict = record::kDoesNotHold;
+    const std::string reason = moot(plan);
+    if (!reason.empty()) verdict = record::kNotResolved;
+    add(plan, verdict,
+        fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}{}{}", a.words, described(*a.measure), b.words,
+                    described(*b.measure), apart, half, reason.empty() ? "" : "; ", reason));
+  }
+
+  void faster(const ClaimPlan& plan);
+  void clipping(const ClaimPlan& plan);
+
+  void add(const ClaimPlan& plan, const std::string& verdict, const std::string& evidence) {
+    claims_.push_back({plan.text, verdict, evidence, plan.in_paper});
+  }
+  void unfinished(const ClaimPlan& plan) { add(plan, record::kNotResolved, kUnfinished); }
+
+  static constexpr const char* kUnfinished = "its arms are not finished";
+
+  const Results& results_;
+  std::vector<Claim> claims_;
+};
+
+void Judge::faster(const ClaimPlan& plan) {
+  const Arm* quick = arm_named(plan.a.arm);
+  const Arm* slow = arm_named(plan.b.arm);
+  if (quick == nullptr || slow == nullptr) return;
+  if (!complete(*quick) || !complete(*slow)) return unfinished(plan);
+  const size_t seeds = std::min(quick->test_accuracy.values.size(), slow->test_accuracy.values.size());
+  size_t wins = 0, reached_in = 0;
+  double share = 0.0;
+  for (size_t seed = 0; seed < seeds; ++seed) {
+    const double goal = slow->test_accuracy.values[seed];
+    const int64_t reached = first_step(*quick, seed, goal), needed = first_step(*slow, seed, goal);
+    if (reached < 0) continue;
+    ++reached_in;
+    if (reached < needed) ++wins;
+    share += static_cast<double>(reached) / static_cast<double>(needed);
+  }
+  const std::string verdict =
+      wins == seeds ? record::kHolds : (wins == 0 ? record::kDoesNotHold : record::kNotResolved);
+  std::string evidence = fmt::format("{} is earlier at the final accuracy of {} in {} of {} seeds",
+                                     plan.a.arm, plan.b.arm, wins, seeds);
+  if (reached_in > 0) {
+    evidence +=
+        fmt::format(", on average in {:.0f} % of its steps", 100.0 * share / static_cast<double>(reached_in));
+  }
+  if (reached_in < seeds) evidence += fmt::format("; it does not get there in {}", seeds - reached_in);
+  add(plan, verdict, evidence);
+}
+
+void Judge::clipping(const ClaimPlan& plan) {
+  double max_r = 0.0, max_d = 0.0;
   size_t found = 0;
-  for (const std::string& name : names) {
-    const Arm* arm = find(name);
+  for (const std::string& name : plan.arms) {
+    const Arm* arm = arm_named(name);
     if (arm == nullptr) continue;
-    if (!complete(*arm)) return unfinished(text, /*in_paper=*/true);
+    if (!complete(*arm)) return unfinished(plan);
     const Clipped clipped = clipped_at_the_end(*arm);
-    most_r = std::max(most_r, clipped.r);
-    most_d = std::max(most_d, clipped.d);
+    max_r = std::max(max_r, clipped.r);
+    max_d = std::max(max_d, clipped.d);
     ++found;
   }
   if (found == 0) return;
-  const bool holds = most_r <= kFewClipped && most_d <= kNoneClipped;
-  claims_.push_back(
-      {text, holds ? record::kHolds : record::kDoesNotHold,
-       fmt::format("at the final limits at most {:.2f} % of r and {:.3f} % of d, in the arms of the "
-                   "paper",
-                   100.0 * most_r, 100.0 * most_d),
-       true});
+  const bool holds = max_r <= plan.max_r && max_d <= plan.max_d;
+  add(plan, holds ? record::kHolds : record::kDoesNotHold,
+      fmt::format("at the final limits at most {:.2f} % of r and {:.3f} % of d{}", 100.0 * max_r,
+                  100.0 * max_d, plan.in_paper ? ", in the arms of the paper" : ""));
 }
 
-void judge_biased(Judge* judge, const std::string& prefix, const std::string& words,
-                  const std::string& split_arm, const std::string& split_words, bool in_paper) {
-  const std::string batchnorm = prefix + "-batchnorm", renorm = prefix + "-renorm";
-  const auto iid = judge->test("iid-batchnorm"), biased = judge->test(batchnorm);
-  const std::string loss =
-      judge->difference(fmt::format("On {} batchnorm loses (at least {:.0f} points)", words, kClearLoss), iid,
-                        biased, {kClearLoss, kInfinity}, in_paper);
-  judge->difference(fmt::format("On {} its training accuracy, too, is below the i.i.d. test accuracy", words),
-                    iid, judge->training_set(batchnorm), {0.0, kInfinity}, in_paper);
-  // What is said to recover is about a loss.
-  std::string moot;
-  if (loss == record::kDoesNotHold) moot = "without a loss there is nothing to recover";
-  if (loss == record::kNotResolved) moot = "whether there is a loss to recover is not resolved";
-  const auto recovers = [&](const std::string& text, const Judge::Subject& a, const Judge::Subject& b,
-                            double least) {
-    judge->difference(fmt::format("On {} {}", words, text), a, b, {least, kInfinity}, in_paper, moot);
-  };
-  recovers("batch statistics at evaluation recover at least part", judge->batch_statistics(batchnorm), biased,
-           0.0);
-  recovers(split_words + " recovers at least part", judge->test(split_arm), biased, 0.0);
-  recovers("Batch Renorm recovers at least part", judge->test(renorm), biased, 0.0);
-  recovers(fmt::format("Batch Renorm recovers to its i.i.d. level (at most {:.0f} points below)", kEqual),
-           judge->test(renorm), judge->test("iid-renorm"), -kEqual);
-}
-
-std::string test_text(const Results& results) {
+// How verdicts are reached.
+std::string test_text(const std::vector<ClaimPlan>& plans, const Results& results) {
   const bool has_seeds = std::any_of(results.arms.begin(), results.arms.end(),
                                      [](const Arm& arm) { return arm.test_accuracy.values.size() > 1; });
-  const std::string interval =
+  std::string text =
       has_seeds
           ? "Differences carry Welch's 95 % interval over the seeds."
           : "With one seed, differences carry the 95 % interval that the size of the test set gives; how "
             "much seeds differ is not in it.";
-  return interval +
-         " A claim holds if the whole interval lies where the claim puts it, does not hold if all of it lies "
-         "elsewhere, and is not resolved otherwise. \"Faster\" means an earlier evaluation in every seed. "
-         "Few clipped: at most 5 % of r; none: at most 0.1 % of d.";
+  text +=
+      " A claim holds if the whole interval lies where the claim puts it, does not hold if all of it lies "
+      "elsewhere, and is not resolved otherwise.";
+  const auto first = [&](ClaimPlan::Kind kind) {
+    return std::find_if(plans.begin(), plans.end(), [&](const ClaimPlan& plan) { return plan.kind == kind; });
+  };
+  if (first(ClaimPlan::Kind::kFaster) != plans.end()) {
+    text += " \"Faster\" means an earlier evaluation in every seed.";
+  }
+  const auto clipping = first(ClaimPlan::Kind::kClipping);
+  if (clipping != plans.end()) {
+    text += fmt::format(" Few clipped: at most {:g} % of r; none: at most {:g} % of d.",
+                        100.0 * clipping->max_r, 100.0 * clipping->max_d);
+  }
+  return text;
 }
 
 }  // namespace
 
-void judge(Results* results) {
+void judge(const std::vector<ClaimPlan>& plans, Results* results) {
   Judge judge(*results);
-  judge.difference(
-      fmt::format("Batchnorm and Batch Renorm agree on i.i.d. minibatches (within {:.0f} points)", kEqual),
-      judge.test("iid-renorm"), judge.test("iid-batchnorm"), {-kEqual, kEqual}, true);
-  judge.difference("In groups of 4, Batch Renorm beats batchnorm", judge.test("micro4-renorm"),
-                   judge.test("micro4-batchnorm"), {0.0, kInfinity}, true);
-  judge.faster("In groups of 4, Batch Renorm is faster", "micro4-renorm", "micro4-batchnorm");
-  judge.difference("In groups of 4, Batch Renorm stays below groups of 32", judge.test("iid-renorm"),
-                   judge.test("micro4-renorm"), {0.0, kInfinity}, true);
-  judge_biased(&judge, "pairs", "pairs", "pairs-halves", "splitting the pairs", true);
-  judge.clipping("Few r and no d are clipped", {"iid-renorm", "micro4-renorm", "pairs-renorm"});
-  judge_biased(&judge, "blocks", "blocks", "blocks-dealt", "dealing the images", false);
-  results->test = test_text(*results);
+  for (const ClaimPlan& plan : plans) judge.judge(plan);
+  results->test = test_text(plans, *results);
   results->claims = judge.take();
   if (results->claims.empty()) results->test.clear();
 }

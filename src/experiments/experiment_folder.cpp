@@ -65,7 +65,10 @@ bool holds_results(const std::string& folder) {
 
 record::Results read_results(const std::string& folder) {
   const std::string file = fmt::format("{}/{}", folder, kResultsFile);
-  return record::parse_results(read_file(file), file);
+  record::Results results = record::parse_results(read_file(file), file);
+  const ExperimentKind* kind = find_experiment(results.name);
+  if (kind != nullptr) results.reference = kind->reference;
+  return results;
 }
 
 void check_empty(const record::Results& stored, const std::string& folder) {
@@ -90,7 +93,8 @@ void merge_stored(const record::Results& stored, const std::string& folder, reco
       add_runs(arm, &*same);
     }
   }
-  const std::vector<std::string> order = arm_names();
+  const ExperimentKind* kind = find_experiment(wanted->name);
+  const std::vector<std::string> order = kind == nullptr ? std::vector<std::string>() : arm_names(*kind);
   const auto place = [&](const record::Arm& arm) {
     return std::find(order.begin(), order.end(), arm.name) - order.begin();
   };

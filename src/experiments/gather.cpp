@@ -166,11 +166,11 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
   return gathered;
 }
 
-// Steps until each run first reaches the mean final accuracy of i.i.d. batchnorm. `gathered` has the order of
-// the arms.
+// Steps until each run first reaches the mean final accuracy of the reference arm. `gathered` has the order
+// of the arms.
 void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Results* results) {
   const auto reference = std::find_if(results->arms.begin(), results->arms.end(),
-                                      [](const record::Arm& arm) { return arm.name == "iid-batchnorm"; });
+                                      [&](const record::Arm& arm) { return arm.name == results->reference; });
   if (reference == results->arms.end() || reference->test_accuracy.values.empty()) return;
   const double goal = reference->test_accuracy.mean;
   for (size_t i = 0; i < gathered.size(); ++i) {
@@ -220,8 +220,11 @@ void gather(const std::string& folder, record::Results* results) {
   results->finished = std::all_of(results->arms.begin(), results->arms.end(), [](const record::Arm& arm) {
     return std::all_of(arm.runs.begin(), arm.runs.end(), [](const auto& run) { return run.finished; });
   });
+  const ExperimentKind* kind = find_experiment(results->name);
+  if (kind == nullptr) return;
+  results->reference = kind->reference;
   add_steps_to_reference(gathered, results);
-  judge(results);
+  judge(kind->claims, results);
 }
 
 bool has_runs(const std::string& folder, const record::Results& results) {

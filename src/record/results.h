@@ -66,7 +66,7 @@ struct Arm {
   std::optional<Measure> train_accuracy;             // where the experiment measures it
   std::optional<Measure> batch_statistics_accuracy;  // as above
   std::string batch_statistics_sampler;              // of that measure; "" without it
-  // Steps until the final accuracy of i.i.d. batchnorm, of the seeds that reached it.
+  // Steps until the final accuracy of the reference arm, of the seeds that reached it.
   Measure steps_to_reference;
   std::vector<CurvePoint> curve;
   std::vector<TrainingPoint> training;
@@ -88,9 +88,10 @@ struct Claim {
 };
 
 struct Results {
-  std::string name;   // "paper, quick"
-  std::string title;  // heading for people
-  std::string data;   // spec
+  std::string name;       // "paper, quick"
+  std::string title;      // heading for people
+  std::string reference;  // name of the arm that others are compared with; not stored, set by who reads
+  std::string data;       // spec
   std::string model;
   int64_t steps = 0;
   std::vector<uint64_t> seeds;

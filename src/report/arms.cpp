@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kWarm = 3;  // --c0 to --c2
 constexpr int kCool = 4;  // --c3 to --c6
-constexpr const char* kReferenceName = "iid-batchnorm";
 
 // stroke-dasharray by Look::dash; series.js has the same ones for the charts.
 constexpr const char* kDashes[] = {"none", "6 3", "2 2.5", "9 3 2 3", "13 4"};
@@ -65,7 +64,7 @@ std::vector<FigureArms> figures_of(const record::Results& results) {
 
 size_t reference_arm(const record::Results& results) {
   const auto found = std::find_if(results.arms.begin(), results.arms.end(),
-                                  [](const record::Arm& arm) { return arm.name == kReferenceName; });
+                                  [&](const record::Arm& arm) { return arm.name == results.reference; });
   return static_cast<size_t>(std::distance(results.arms.begin(), found));
 }
 

@@ -29,7 +29,7 @@ struct FigureArms {
 };
 std::vector<FigureArms> figures_of(const record::Results& results);
 
-// The arm whose curve the other figures repeat: i.i.d. batchnorm. Its index, or the number of arms.
+// The index of the reference arm, whose curve the other figures repeat, or the number of arms.
 size_t reference_arm(const record::Results& results);
 
 // Whether any arm has a figure of the paper.

@@ -96,8 +96,9 @@ std::string chart_help(const Page& page) {
   if (page.results.seeds.size() > 1) {
     text += "Lines are means over the seeds, bands reach one standard deviation to either side. ";
   }
-  if (reference_arm(page.results) < page.results.arms.size() && page.figures.size() > 1) {
-    text += "The thin grey line repeats batchnorm on i.i.d. minibatches. ";
+  const size_t reference = reference_arm(page.results);
+  if (reference < page.results.arms.size() && page.figures.size() > 1) {
+    text += fmt::format("The thin grey line repeats {}. ", label_of(page.results.arms[reference]));
   }
   if (page.paper) {
     text +=

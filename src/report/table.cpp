@@ -111,8 +111,10 @@ std::string explanation(const Page& page, const Columns& columns) {
         "With batch statistics: evaluated with the statistics of each minibatch in place of the moving "
         "ones. ";
   }
-  if (columns.steps) {
-    text += "Steps to reference: until the arm has the final accuracy of batchnorm on i.i.d. minibatches. ";
+  const size_t reference = reference_arm(page.results);
+  if (columns.steps && reference < page.results.arms.size()) {
+    text += fmt::format("Steps to reference: until the arm has the final accuracy of {}. ",
+                        label_of(page.results.arms[reference]));
   }
   if (page.paper) {
     text += "The paper's figures are of ImageNet: compare how arms stand to each other, not the numbers.";

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "experiments/experiment.h"
+#include "experiments/paper.h"
 
 namespace renorm::experiments {
 namespace {
@@ -40,7 +40,7 @@ class Claims : public ::testing::Test {
   void set(const std::string& name, double mean) { arm(name).test_accuracy = around(mean); }
 
   std::string verdict(const std::string& text) {
-    judge(&results_);
+    judge(paper().claims, &results_);
     for (const record::Claim& claim : results_.claims) {
       if (claim.text.rfind(text, 0) == 0) return claim.verdict;
     }
@@ -53,7 +53,7 @@ class Claims : public ::testing::Test {
 // Two spreads of 0.5 over three seeds have 4 degrees of freedom: t = 2.776, and the difference is known to
 // 2.776 x sqrt(2 x 0.25 / 3) = 1.133.
 TEST_F(Claims, IntervalIsWelchs) {
-  judge(&results_);
+  judge(paper().claims, &results_);
   ASSERT_FALSE(results_.claims.empty());
   EXPECT_NE(results_.claims[0].evidence.find("difference +0.0 +- 1.1"), std::string::npos)
       << results_.claims[0].evidence;
@@ -166,7 +166,7 @@ TEST_F(Claims, WithOneSeedTheTestSetDecides) {
     if (arm.train_accuracy) arm.train_accuracy = record::measure_of({80.0});
     if (arm.batch_statistics_accuracy) arm.batch_statistics_accuracy = record::measure_of({80.0});
   }
-  judge(&results_);
+  judge(paper().claims, &results_);
   // 1.96 x sqrt(2 x 80 x 20 / 4000) = 1.753
   EXPECT_NE(results_.claims[0].evidence.find("+0.0 +- 1.8"), std::string::npos)
       << results_.claims[0].evidence;

@@ -1,10 +1,9 @@
-#include "experiments/experiment.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/errors.h"
+#include "experiments/paper.h"
 #include "train/settings.h"
 
 namespace renorm::experiments {
@@ -28,7 +27,7 @@ std::string problem_of(const ExperimentOptions& options) {
 
 TEST(PaperExperiment, HasTheArmsOfThePaper) {
   const Experiment experiment = paper_experiment({});
-  EXPECT_EQ(arm_names(),
+  EXPECT_EQ(arm_names(paper()),
             (std::vector<std::string>{"iid-batchnorm", "iid-renorm", "micro4-batchnorm", "micro4-renorm",
                                       "pairs-batchnorm", "pairs-halves", "pairs-renorm", "blocks-batchnorm",
                                       "blocks-dealt", "blocks-renorm"}));
@@ -85,9 +84,9 @@ TEST(PaperExperiment, TakesArmsByNameInItsOwnOrder) {
 TEST(PaperExperiment, BadRequestsAreNamed) {
   ExperimentOptions options;
   options.arms = {"iid-renom"};
-  EXPECT_EQ(problem_of(options), "--arms does not know 'iid-renom'; did you mean 'iid-renorm'?");
+  EXPECT_EQ(problem_of(options), "--arms: unknown arm 'iid-renom'; did you mean 'iid-renorm'?");
   options.arms = {""};
-  EXPECT_NE(problem_of(options).find("--arms does not know ''"), std::string::npos);
+  EXPECT_NE(problem_of(options).find("--arms: unknown arm ''"), std::string::npos);
   options = {};
   options.seeds = -1;
   EXPECT_EQ(problem_of(options), "--seeds must be a whole number from 1 to 1000, got -1");
@@ -96,10 +95,10 @@ TEST(PaperExperiment, BadRequestsAreNamed) {
   EXPECT_EQ(problem_of(options), "--steps must be a whole number of at least 1, got -5");
   options = {};
   options.data = "strokes:classes=10,test=5";
-  EXPECT_EQ(
-      problem_of(options),
-      "--data strokes:classes=10,test=5 has 5 test images a class, but pairs-batchnorm takes 8 of one label "
-      "(labels:4x8)");
+  EXPECT_EQ(problem_of(options),
+            "--data strokes:classes=10,test=5 has 5 test images per class, but pairs-batchnorm takes 8 of "
+            "one label "
+            "(labels:4x8)");
   options = {};
   options.data = "strokes:classes=1";
   EXPECT_NE(problem_of(options).find("classes"), std::string::npos);

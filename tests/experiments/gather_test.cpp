@@ -6,8 +6,8 @@
 
 #include "base/errors.h"
 #include "experiments/children.h"
-#include "experiments/experiment.h"
 #include "experiments/experiment_folder.h"
+#include "experiments/paper.h"
 #include "record/eval_result.h"
 #include "record/metrics.h"
 #include "temporary_folder.h"

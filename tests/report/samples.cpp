@@ -128,6 +128,7 @@ Results frame(const std::string& title) {
   Results results;
   results.name = "sample";
   results.title = title;
+  results.reference = "iid-batchnorm";
   results.data = "strokes:classes=200,train=200,test=20,size=20";
   results.model = "inception-small";
   results.steps = kSteps;
