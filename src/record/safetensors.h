@@ -1,5 +1,5 @@
-// The safetensors format: 8 bytes of header length, a JSON header, then the tensors' bytes. No torch: a
-// tensor is a view of bytes. https://github.com/huggingface/safetensors
+// The safetensors format: 8 bytes of header length, a JSON header, then the bytes of the tensors. A tensor is
+// a view of bytes. https://github.com/huggingface/safetensors
 #pragma once
 
 #include <cstdint>
