@@ -1,11 +1,11 @@
+#include "report/charts.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "report/encode.h"
-#include "report/numbers.h"
-#include "report/sections.h"
+#include "report/format.h"
 
 namespace renorm::report {
 namespace {
@@ -36,7 +36,8 @@ std::string switch_of(const Line& line) {
       line.reference ? reference_swatch() : swatch(line.look), line.name);
 }
 
-// The box of one chart. `kind` is known to series.js, `quantity` says what is drawn, both not from outside.
+// The box of one chart. `kind` is one of series.js, `quantity` is the label of the axis; neither is user
+// input.
 std::string chart(const std::string& kind, const std::string& quantity, const std::vector<Line>& lines) {
   std::string text = fmt::format(
       R"(<div class="chart" data-kind="{}"><div class="bar"><span class="quantity">{}</span>)"
@@ -83,7 +84,7 @@ std::string accuracy_figure(const Page& page, const FigureArms& entry) {
   if (page.paper && !entry.figure.in_paper) text += R"( <span class="tag">not in the paper</span>)";
   text += "</h3>\n";
   text += any_arm(page, entry.arms, has_curve) ? chart("accuracy", "test accuracy, %", lines)
-                                               : nothing_yet("No evaluation so far.");
+                                               : nothing_yet("No evaluation yet.");
   if (!entry.figure.caption.empty()) {
     text += fmt::format("<figcaption>{}</figcaption>\n", escaped(entry.figure.caption));
   }
@@ -94,7 +95,7 @@ std::string accuracy_figure(const Page& page, const FigureArms& entry) {
 std::string chart_help(const Page& page) {
   std::string text;
   if (page.results.seeds.size() > 1) {
-    text += "Lines are means over the seeds, bands reach one standard deviation to either side. ";
+    text += "Lines are means over the seeds; bands show one standard deviation. ";
   }
   const size_t reference = reference_arm(page.results);
   if (reference < page.results.arms.size() && page.figures.size() > 1) {
@@ -102,16 +103,17 @@ std::string chart_help(const Page& page) {
   }
   if (page.paper) {
     text +=
-        "Fine dashes with a number at the right are the paper's final figures, of ImageNet and not of this "
+        "Fine dashes with a number at the right are the paper's final figures, on ImageNet, not on this "
         "data.";
   }
   if (!text.empty()) text = fmt::format("<p class=\"small needs-script\">{}</p>\n", text);
   return text +
-         "<p class=\"small needs-script screen-only\">Drag over a chart to zoom, on a touch screen with two "
-         "fingers; a double click shows all of it again. The arrow keys and the pointer read values.</p>\n";
+         "<p class=\"small needs-script screen-only\">Drag over a chart to zoom (two fingers on a touch "
+         "screen); "
+         "double-click to reset. The pointer and the arrow keys show values.</p>\n";
 }
 
-// Whether one of them goes on as the other does: an arm that has not got as far still has its schedule.
+// Whether one continues the other: an arm that is behind still has its schedule.
 bool same_limits(const std::vector<TrainingPoint>& a, const std::vector<TrainingPoint>& b) {
   const size_t shared = std::min(a.size(), b.size());
   for (size_t i = 0; i < shared; ++i) {
@@ -120,7 +122,7 @@ bool same_limits(const std::vector<TrainingPoint>& a, const std::vector<Training
   return true;
 }
 
-// Arms usually share the schedule: of those that do, the one that has got farthest.
+// Arms usually share the schedule. Of those that do, the one that is farthest.
 std::vector<size_t> arms_by_limits(const Page& page, const std::vector<size_t>& arms) {
   std::vector<size_t> distinct;
   for (const size_t index : arms) {
@@ -167,9 +169,9 @@ std::string clipping_section(const Page& page) {
   }
   if (!any_arm(page, arms, has_training)) return "";
   return "<section id=\"clipping\">\n<h2>Clipping of r and d against steps</h2>\n"
-         "<p class=\"small\">Fractions of all pairs of group and channel, averaged over the layers, and the "
-         "limits in "
-         "force.</p>\n<figure class=\"pair\">\n" +
+         "<p class=\"small\">Fractions of all (group, channel) pairs, averaged over the layers, and the "
+         "current "
+         "limits.</p>\n<figure class=\"pair\">\n" +
          chart("clipped", "clipped r, % of all", lines_of(page, arms, "r_clipped")) +
          chart("clipped", "clipped d, % of all", lines_of(page, arms, "d_clipped")) +
          "</figure>\n<figure class=\"low\">\n" + chart("limits", "r_max and d_max", limit_lines(page, arms)) +

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <string_view>
 
-#include "report/encode.h"
-#include "report/numbers.h"
-#include "report/sections.h"
+#include "report/charts.h"
+#include "report/format.h"
+#include "report/page.h"
+#include "report/tables.h"
 
 namespace renorm::report {
 
@@ -40,7 +41,7 @@ struct Progress {
   double steps_done = 0.0;
 };
 
-// Runs that have not begun may be missing from an arm; the seeds say how many there will be.
+// Runs that have not started may be missing from an arm; the number of seeds includes them.
 Progress progress_of(const Results& results) {
   Progress progress;
   for (const Arm& arm : results.arms) {
@@ -66,7 +67,7 @@ std::string size_of(const Results& results) {
 std::string state(const Results& results) {
   if (results.finished) return fmt::format("Finished: {}.", size_of(results));
   const Progress progress = progress_of(results);
-  if (progress.steps_done == 0.0) return fmt::format("Not begun: {}.", size_of(results));
+  if (progress.steps_done == 0.0) return fmt::format("Not started: {}.", size_of(results));
   const double share = progress.steps > 0.0 ? 100.0 * progress.steps_done / progress.steps : 0.0;
   // Rounded down: 100 % would be finished.
   return fmt::format("Not finished: {} of {} done, {} % of all steps.", progress.finished,
@@ -102,7 +103,7 @@ std::string head(const Results& results) {
   return text;
 }
 
-// Some builds of dygraphs warn of every point outside of the axes, where our charts have some on purpose.
+// Some builds of dygraphs warn about every point outside the axes; our charts have such points on purpose.
 constexpr std::string_view kQuietly = "(function (console) {\n";
 constexpr std::string_view kQuietlyEnd = "\n})(Object.assign({}, window.console, { warn() {} }));\n";
 
@@ -118,11 +119,6 @@ std::string scripts(const Results& results) {
 }
 
 }  // namespace
-
-Page::Page(const Results& of)
-    : results(of), figures(figures_of(of)), looks(looks_of(of.arms)), paper(mentions_paper(of)) {}
-
-std::string label_of(const Arm& arm) { return escaped(arm.label.empty() ? arm.name : arm.label); }
 
 std::string html(const Results& results, const ReportExtras& extras) {
   const Page page(results);

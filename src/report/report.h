@@ -1,4 +1,4 @@
-// What an experiment found out, as one HTML file for people.
+// The results of an experiment as one HTML file.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace renorm::report {
 
-// What the results do not hold. Without bytes of a PNG file there is no section for the data.
+// Content that is not part of the results. Without bytes of a PNG file there is no section on the data.
 struct ReportExtras {
   std::string contact_sheet_png;
   std::string contact_sheet_caption;
 };
 
-// A whole page in UTF-8 that needs nothing but itself: charts, styles and data are inside, and it forbids the
-// browser to fetch anything. Claims and tables are readable without JavaScript. Text of the results is
-// escaped wherever it stands. Takes results at any stage, also without arms or figures; where there is no
-// value yet it says "–". An experiment without any figure of the paper does not mention the paper.
+// A self-contained page in UTF-8: charts, styles and data are inside, and the browser is forbidden to fetch
+// anything. Claims and tables are readable without JavaScript. All text of the results is escaped. Results
+// may be at any stage, also without arms or figures; a missing value is shown as "–". The paper is mentioned
+// only if an arm has one of its figures.
 std::string html(const record::Results& results, const ReportExtras& extras);
 
 }  // namespace renorm::report

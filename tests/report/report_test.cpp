@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "report/encode.h"
+#include "report/format.h"
 #include "samples.h"
 
 namespace renorm::report {
@@ -158,7 +158,7 @@ TEST(Report, ShowsAnUnfinishedExperiment) {
   EXPECT_TRUE(contains(page, "0 of 3 runs finished"));
   EXPECT_EQ(count(page, ">not started<"), 8u);
   EXPECT_TRUE(contains(page, "<span class=\"ours\">–</span>"));
-  EXPECT_EQ(count(page, "No evaluation so far."), 3u);
+  EXPECT_EQ(count(page, "No evaluation yet."), 3u);
   EXPECT_EQ(count(page, "data-kind=\"accuracy\""), 1u);
 }
 
@@ -181,7 +181,7 @@ TEST(Report, SaysWhereAValueIsNotANumber) {
 TEST(Report, TakesResultsWithoutAnything) {
   const std::string tags = markup(html({}, {}));
   EXPECT_TRUE(contains(tags, "<h1>Report of an experiment</h1>"));
-  EXPECT_TRUE(contains(tags, "Not begun"));
+  EXPECT_TRUE(contains(tags, "Not started"));
 }
 
 TEST(Report, ShowsDistinctLimitsOnce) {

@@ -1,5 +1,5 @@
-// On paper charts are drawn once more, as SVG: sharp, as wide as the sheet, in the colours of paper whatever the
-// screen has, and there at once, which a canvas is not that is drawn anew while the browser prints.
+// For printing, charts are drawn again as SVG: sharp, as wide as the sheet and in light colours. A canvas that is
+// redrawn while the browser prints would come too late.
 "use strict";
 
 function shape(name, attributes, parts = []) {
@@ -9,7 +9,7 @@ function shape(name, attributes, parts = []) {
   return element;
 }
 
-// Round numbers from low to high, about `most` of them.
+// Round numbers from low to high, at most about `most`.
 function ticks(low, high, most) {
   const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));

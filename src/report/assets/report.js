@@ -1,4 +1,4 @@
-// Charts that can be zoomed, read and switched, in the colours of the page.
+// Interactive charts in the colours of the page.
 "use strict";
 
 const PLAIN = new Intl.NumberFormat("en-US");
@@ -73,7 +73,7 @@ class Chart {
     return { series, axisLineColor: variable("axis"), gridLineColor: variable("grid"), gridLineWidth: 1 };
   }
 
-  // One finger reads values and leaves scrolling to the page, two zoom.
+  // One finger shows values and still scrolls the page; two fingers zoom.
   interaction() {
     const usual = Dygraph.defaultInteractionModel;
     // Newer dygraphs listens passively and then prevents the default all the same, which browsers log as an
@@ -140,7 +140,7 @@ class Chart {
     return this.graph.isZoomed("x") || low !== this.home[0] || high !== this.home[1];
   }
 
-  // Colours and visible lines; what is zoomed stays so.
+  // Updates colours and visible lines; keeps the zoom.
   refresh() {
     const visibility = this.lines.map((line) => line.input.checked);
     this.graph.updateOptions({ visibility, valueRange: this.graph.yAxisRange(), ...this.theme() });

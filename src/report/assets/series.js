@@ -1,14 +1,14 @@
-// From the results in the page to rows that dygraphs draws. A line is described by the attributes of its switch.
+// Turns the results in the page into rows for dygraphs. The attributes of its checkbox describe a line.
 "use strict";
 
 const results = JSON.parse(document.getElementById("results").textContent);
 
-// By data-dash; arms.cpp has the same ones for the key.
+// By data-dash; page.cpp has the same patterns for the key.
 const DASHES = [null, [7, 3], [2, 2.5], [10, 3, 2, 3], [14, 4]];
 
-const MOST_POINTS = 240;  // of a line of training; more are averaged
+const MAX_POINTS = 240;  // per line of training; more are averaged
 
-// digits of values, what they are multiplied by, and the least top of the axis
+// digits of values, their factor, and the minimum of the upper end of the axis
 const KINDS = {
   accuracy: { digits: 1, scale: 1, top: 5 },
   clipped: { digits: 2, scale: 100, top: 1 },
@@ -38,9 +38,9 @@ function curvePoints(arm) {
   }));
 }
 
-// Of a field of training, at most MOST_POINTS, each the mean of neighbours at the last step among them.
+// Of a field of training, at most MAX_POINTS, each the mean of neighbours at the last step among them.
 function trainingPoints(arm, field, scale) {
-  const size = Math.ceil(arm.training.length / MOST_POINTS);
+  const size = Math.ceil(arm.training.length / MAX_POINTS);
   const points = [];
   for (let first = 0; first < arm.training.length; first += size) {
     const part = arm.training.slice(first, first + size);
@@ -86,7 +86,7 @@ function finite(values) {
   return values.filter(Number.isFinite);
 }
 
-// What the vertical axis shows at first. Accuracy leaves out the steep beginning, as the paper's figures do.
+// The initial range of the vertical axis. Accuracy leaves out the steep beginning, as in the figures of the paper.
 function homeRange(kind, lines) {
   const values = finite(lines.flatMap((line) => line.points.map((point) => point.value + point.spread)));
   const papers = lines.map((line) => line.paper).filter((paper) => paper !== null);

@@ -1,4 +1,4 @@
-#include "report/arms.h"
+#include "report/page.h"
 
 #include <fmt/format.h>
 
@@ -6,13 +6,15 @@
 #include <iterator>
 #include <map>
 
+#include "report/format.h"
+
 namespace renorm::report {
 namespace {
 
 constexpr int kWarm = 3;  // --c0 to --c2
 constexpr int kCool = 4;  // --c3 to --c6
 
-// stroke-dasharray by Look::dash; series.js has the same ones for the charts.
+// stroke-dasharray by Look::dash; series.js has the same patterns.
 constexpr const char* kDashes[] = {"none", "6 3", "2 2.5", "9 3 2 3", "13 4"};
 
 std::string line_sample(const std::string& colour, const char* dashes, const char* width) {
@@ -73,5 +75,10 @@ bool mentions_paper(const record::Results& results) {
     return arm.paper.test_accuracy || arm.paper.train_accuracy || arm.paper.batch_statistics_accuracy;
   });
 }
+
+Page::Page(const record::Results& of)
+    : results(of), figures(figures_of(of)), looks(looks_of(of.arms)), paper(mentions_paper(of)) {}
+
+std::string label_of(const record::Arm& arm) { return escaped(arm.label.empty() ? arm.name : arm.label); }
 
 }  // namespace renorm::report

@@ -1,4 +1,4 @@
-// Which arms a figure shows, and how an arm looks wherever it is drawn.
+// The results as all parts of a report need them: figures with their arms, and how an arm is drawn.
 #pragma once
 
 #include <cstddef>
@@ -34,5 +34,18 @@ size_t reference_arm(const record::Results& results);
 
 // Whether any arm has a figure of the paper.
 bool mentions_paper(const record::Results& results);
+
+// What every part of the page needs.
+struct Page {
+  explicit Page(const record::Results& of);
+
+  const record::Results& results;
+  std::vector<FigureArms> figures;
+  std::vector<Look> looks;
+  bool paper;  // whether the paper is mentioned
+};
+
+// The label of an arm, or its name if it has none; escaped.
+std::string label_of(const record::Arm& arm);
 
 }  // namespace renorm::report

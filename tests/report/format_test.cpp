@@ -1,11 +1,10 @@
-#include "report/encode.h"
+#include "report/format.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/text.h"
-#include "report/numbers.h"
 
 namespace renorm::report {
 namespace {

@@ -1,4 +1,4 @@
-// Figures as people read them.
+// Text, bytes and figures in the forms that a page shows: safe and readable.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,16 @@
 
 namespace renorm::report {
 
-constexpr const char* kNothing = "–";
+// For text and attributes within quotes. Bytes that are not UTF-8, control characters but for tab and
+// newline, and characters that change the direction of writing become U+FFFD.
+std::string escaped(const std::string& text);
+
+// JSON of the results in ASCII for a <script type="application/json">: no '<' in it.
+std::string json_for_script(const record::Results& results);
+
+std::string base64(const std::string& bytes);
+
+constexpr const char* kNothing = "–";  // for a missing value
 
 // "1 arm", "3 arms".
 std::string counted(size_t number, const std::string& noun);
