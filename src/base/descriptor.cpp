@@ -17,7 +17,7 @@ namespace {
 // Some kernels refuse a write of 2 GB or more as a whole.
 constexpr size_t kMaxBytesPerWrite = size_t{1} << 30;
 
-constexpr int kNewFileMode = 0666;  // the umask takes away from it
+constexpr int kNewFileMode = 0666;  // before the umask
 
 }  // namespace
 
@@ -32,12 +32,12 @@ int Descriptor::release() {
 }
 
 bool Descriptor::close_now() {
-  // After EINTR Linux has closed the descriptor all the same: a second close could hit somebody else's.
+  // After EINTR Linux has closed the descriptor anyway. A second close could hit another file.
   return ::close(release()) == 0 || errno == EINTR;
 }
 
 int open_file(const std::string& path, int flags) {
-  // The system would stop at the zero and open another file.
+  // The system call would stop at the zero byte and open another file.
   if (path.find('\0') != std::string::npos) {
     errno = EINVAL;
     return -1;

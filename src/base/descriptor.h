@@ -1,4 +1,4 @@
-// POSIX file descriptors for those who handle files themselves; others use files.h.
+// POSIX file descriptors, for code that needs more than files.h.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace renorm {
 
-// Closes what it holds.
+// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -17,20 +17,20 @@ class Descriptor {
   int get() const { return number_; }
   bool valid() const { return number_ >= 0; }
   int release();  // the caller closes it
-  bool
-  close_now();  // false, with errno set, if data was lost; network file systems report a full disk only here
+  // False, with errno set, if data was lost: network file systems report a full disk only here.
+  bool close_now();
 
  private:
   int number_;
 };
 
-// open(2) with O_CLOEXEC, again after a signal; -1 with errno set.
+// open(2) with O_CLOEXEC, repeated after a signal. Returns -1 with errno set on failure.
 int open_file(const std::string& path, int flags);
 
-// All of the bytes, across short writes and signals; false with errno set.
+// Writes all bytes, across short writes and signals. Returns false with errno set on failure.
 bool write_all(int descriptor, const char* data, size_t size);
 
-// fsync, again after a signal; false with errno set.
+// fsync, repeated after a signal. Returns false with errno set on failure.
 bool sync_descriptor(int descriptor);
 
 // "cannot write 'path': No space left on device".

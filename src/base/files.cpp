@@ -48,11 +48,10 @@ size_t read_up_to(int descriptor, const std::string& path, char* into, size_t si
 }
 
 [[noreturn]] void refuse_length(const std::string& path, int64_t limit) {
-  throw DataError(
-      fmt::format("'{}' is longer than the {} bytes that such a file may have", printable(path), limit));
+  throw DataError(fmt::format("'{}' is longer than the {} bytes allowed", printable(path), limit));
 }
 
-// A file may grow while it is read, and those in /proc say 0: the stated size is only the first guess.
+// A file may grow while it is read, and files in /proc report size 0: the stated size is only a first guess.
 std::string read_rest(int descriptor, const std::string& path, int64_t stated, int64_t limit) {
   std::string bytes;
   size_t filled = 0;
@@ -74,7 +73,7 @@ std::string read_rest(int descriptor, const std::string& path, int64_t stated, i
   return bytes;
 }
 
-// Links are followed, so that replacing the file does not replace the link.
+// Follows links, so that replacing the file does not replace the link.
 std::string final_path(const std::string& path) {
   fs::path target = path;
   for (int i = 0; i < kMaxLinks; ++i) {
@@ -90,11 +89,11 @@ std::string final_path(const std::string& path) {
 struct Temporary {
   Descriptor descriptor;
   std::string path;
-  int error;  // why the descriptor is invalid
+  int error;  // if the descriptor is invalid
 };
 
-// An empty file of a new name. Exclusive creation keeps apart processes that share the folder and, in
-// separate containers, the process number.
+// An empty file with a new name. Exclusive creation separates processes that share the folder and, in
+// different containers, the process number.
 Temporary make_temporary(const std::string& beside) {
   for (int i = 0;; ++i) {
     std::string name = fmt::format("{}.tmp.{}.{}", beside, static_cast<long>(getpid()), i);
@@ -106,27 +105,27 @@ Temporary make_temporary(const std::string& beside) {
   }
 }
 
-// Writes, waits for the disk and closes; the error number, or 0.
+// Writes, syncs and closes; returns the error number, or 0.
 int fill(Descriptor& descriptor, const std::string& bytes) {
   if (!write_all(descriptor.get(), bytes.data(), bytes.size())) return errno;
   if (!sync_descriptor(descriptor.get())) return errno;
   return descriptor.close_now() ? 0 : errno;
 }
 
-// Some file systems have no modes: one that cannot be set is no reason to fail.
+// Some file systems have no modes, so a mode that cannot be set is not an error.
 void copy_mode(const std::string& from, const Descriptor& to) {
   struct stat status = {};
   if (::stat(from.c_str(), &status) == 0) static_cast<void>(::fchmod(to.get(), status.st_mode & 0777));
 }
 
-// Throws OutputError unless a file of this name can be made in its folder.
+// Throws OutputError unless a file of this name can be created in its folder.
 void try_temporary(const std::string& beside, const std::string& path) {
   const Temporary temporary = make_temporary(beside);
   if (!temporary.descriptor.valid()) throw OutputError(failure("write", path, temporary.error));
   ::unlink(temporary.path.c_str());
 }
 
-// Folders of `path` that do not exist, the innermost first.
+// Folders of `path` that do not exist, innermost first.
 std::vector<std::string> missing_folders(fs::path path) {
   std::vector<std::string> missing;
   std::error_code error;
@@ -154,7 +153,7 @@ bool cut(int descriptor, int64_t size) {
 }  // namespace
 
 std::string read_file(const std::string& path, int64_t limit) {
-  // Without O_NONBLOCK opening a pipe would wait for a writer; for regular files it means nothing.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer. For regular files it has no effect.
   const Descriptor descriptor(open_file(path, O_RDONLY | O_NONBLOCK));
   if (!descriptor.valid()) {
     const int error = errno;
@@ -192,10 +191,10 @@ void make_writable_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error) {
-    throw OutputError(fmt::format("cannot make the folder '{}': {}", printable(path), error.message()));
+    throw OutputError(fmt::format("cannot create the folder '{}': {}", printable(path), error.message()));
   }
   if (!fs::is_directory(path, error)) {
-    throw OutputError(fmt::format("cannot make the folder '{}': a file has that name", printable(path)));
+    throw OutputError(fmt::format("cannot create the folder '{}': a file has that name", printable(path)));
   }
   try_temporary((fs::path(path) / "writable").string(), path);
   for (const std::string& folder : missing) sync_folder(parent_folder(folder));
@@ -228,7 +227,7 @@ void sync_folder(const std::string& path) {
   const Descriptor descriptor(open_file(path, O_RDONLY | O_DIRECTORY));
   if (!descriptor.valid()) throw IoError(failure("write to the folder", path, errno));
   if (sync_descriptor(descriptor.get())) return;
-  // File systems that cannot do it say EINVAL; there is nothing better to be had on them.
+  // File systems without this operation report EINVAL; they offer nothing better.
   if (errno != EINVAL) throw IoError(failure("write to the folder", path, errno));
 }
 
@@ -274,15 +273,15 @@ LineFile::LineFile(std::string path, int64_t keep) : path_(std::move(path)), des
   }
   size_ = status.st_size;
   if (keep > size_) {
-    throw DataError(fmt::format(
-        "'{}' has {} bytes, but {} were written to it: it was cut or replaced, put the right file back",
-        printable(path_), size_, keep));
+    throw DataError(
+        fmt::format("'{}' has {} bytes, but {} were written to it: it was truncated or replaced, restore it",
+                    printable(path_), size_, keep));
   }
   if (keep >= 0 && keep < size_) {
     if (!cut(descriptor.get(), keep)) throw IoError(failure("cut", path_, errno));
     size_ = keep;
   }
-  // The file may be new: its name must be on disk before anything counts on its lines.
+  // The file may be new. Its name must be on disk before anything relies on its lines.
   sync_folder(parent_folder(path_));
   descriptor_ = descriptor.release();
 }
@@ -293,7 +292,7 @@ void LineFile::append(const std::string& line) {
   const std::string bytes = line + '\n';
   if (!write_all(descriptor_, bytes.data(), bytes.size())) {
     const int error = errno;
-    cut(descriptor_, size_);  // what a full disk let through of the line
+    cut(descriptor_, size_);  // removes the part of the line that a full disk accepted
     throw IoError(failure("write", path_, error));
   }
   size_ += static_cast<int64_t>(bytes.size());

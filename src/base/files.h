@@ -1,4 +1,5 @@
-// Files and folders with the care that results deserve: whole or not at all, on disk before they count.
+// Durable files and folders: a file is written whole or not at all, and is on disk before anything relies on
+// it.
 #pragma once
 
 #include <cstdint>
@@ -11,46 +12,46 @@ namespace renorm {
 // longer than `limit` bytes, IoError.
 std::string read_file(const std::string& path, int64_t limit = int64_t{1} << 40);
 
-// Throws OutputError unless `path` can be made or replaced now. Leaves nothing behind.
+// Throws OutputError unless `path` can be created or replaced now. Leaves nothing behind.
 void check_writable(const std::string& path);
 
-// Makes the folder and its parents. Throws OutputError unless a file can be made in it now. Leaves nothing
-// behind but the folder.
+// Creates the folder and its parents. Throws OutputError unless a file can be created in it now. Leaves only
+// the folder behind.
 void make_writable_folder(const std::string& path);
 
-// Replaces `path` by `bytes` in one step, on disk when it returns: a reader sees the old file or the new one.
-// A symbolic link is followed. Throws IoError; then the old file is as it was, and nothing is left beside it.
+// Replaces `path` by `bytes` in one step and waits until they are on disk. A reader sees the old file or the
+// new one. Follows a symbolic link. Throws IoError; then the old file is unchanged, with nothing left beside
+// it.
 void write_atomically(const std::string& path, const std::string& bytes);
 
-// Makes a new file of `bytes` and waits until it is on disk; its name is there for good after sync_folder.
-// Throws IoError, also if there is such a file already.
+// Creates a new file of `bytes` and waits until it is on disk. Its name is durable only after sync_folder.
+// Throws IoError, also if the file exists.
 void write_durably(const std::string& path, const std::string& bytes);
 
-// Waits until the folder's list of names is on disk. Throws IoError.
+// Waits until the names in the folder are on disk. Throws IoError.
 void sync_folder(const std::string& path);
 
 // Names in a folder, sorted, without "." and ".."; empty if there is no such folder. Throws MissingInputError
-// if the folder may not be read, IoError.
+// if the folder is unreadable, IoError.
 std::vector<std::string> list_folder(const std::string& path);
 
-// A folder for what can be made again: $RENORM_CACHE, else $XDG_CACHE_HOME/renorm, else ~/.cache/renorm, and
-// for a user without a home a folder of their own among the temporary files.
+// The folder for cached files: $RENORM_CACHE, else $XDG_CACHE_HOME/renorm, else ~/.cache/renorm; for a user
+// without a home, a folder of their own in the temporary folder.
 std::string cache_folder();
 
-// A file that only grows, a whole line at a time. The lines of a process that was killed are whole but
-// for possibly the last.
+// A file to which whole lines are appended. After a process was killed, only the last line may be incomplete.
 class LineFile {
  public:
-  // Opens or makes the file; cuts it to `keep` bytes first if keep >= 0. Throws OutputError if it cannot be
-  // opened, DataError if it is shorter than `keep`, IoError.
+  // Opens or creates the file; truncates it to `keep` bytes first if keep >= 0. Throws OutputError if it
+  // cannot be opened, DataError if it is shorter than `keep`, IoError.
   explicit LineFile(std::string path, int64_t keep = -1);
   ~LineFile();
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  // Adds the newline. Throws IoError; then the file ends with the line before.
+  // Appends the line and a newline. Throws IoError; then the file ends with the previous line.
   void append(const std::string& line);
-  void sync();  // waits until all of it is on disk; throws IoError
+  void sync();  // waits until everything is on disk; throws IoError
   int64_t size() const { return size_; }
 
  private:

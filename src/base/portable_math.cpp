@@ -6,7 +6,7 @@
 namespace renorm {
 namespace {
 
-// Of the library's functions only those whose result is exact are used: frexp, ldexp, floor.
+// Only library functions with exact results are used: frexp, ldexp, floor.
 
 // ln 2 and pi / 2 in parts with so many zero bits at the end that their products with the small whole numbers
 // below are exact.

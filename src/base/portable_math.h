@@ -1,6 +1,6 @@
 // Elementary functions from basic IEEE operations alone: the same bits with every libm and CPU, relative
-// error below 1e-14 on the stated range. A file whose results must be the same everywhere is compiled with
-// -ffp-contract=off, as the one that holds these is.
+// error below 1e-14 on the stated range. Compiled with -ffp-contract=off, as every file must be whose results
+// are to be the same everywhere.
 #pragma once
 
 namespace renorm {

@@ -87,7 +87,7 @@ std::vector<int64_t> permutation(int64_t n, RandomStream& stream) {
   return numbers;
 }
 
-// The beginning of the same exchanges, on an array of which only what moved is kept.
+// The first swaps of the same shuffle, on an array of which only moved entries are stored.
 std::vector<int64_t> choose(int64_t count, int64_t n, RandomStream& stream) {
   assert(count <= n);
   std::vector<int64_t> chosen;

@@ -1,4 +1,4 @@
-// Random numbers that are the same bits on every machine and need no state to be saved.
+// Random numbers with the same bits on every machine, without state to save.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 
 namespace renorm {
 
-// What a stream is for: streams of one seed that differ in purpose or index have nothing to do with each
-// other.
+// What a stream is for. Streams of one seed that differ in purpose or index are independent.
 enum class Purpose : uint64_t {
   kStrokeClass = 1,
   kStrokeTrain = 2,
@@ -15,7 +14,7 @@ enum class Purpose : uint64_t {
   kEpoch = 4,      // index = epoch
   kMinibatch = 5,  // index = step
   kModel = 6,
-  kStep = 7,  // index = step: whatever the model itself draws
+  kStep = 7,  // index = step; for draws inside the model
   kEvaluation = 8,
   kAugment = 9,  // index = number of the example in the run
   kBench = 10,
@@ -42,8 +41,8 @@ class RandomStream {
 // 0 .. n - 1 in random order.
 std::vector<int64_t> permutation(int64_t n, RandomStream& stream);
 
-// `count` different numbers of 0 .. n - 1 in random order; count <= n. Time and memory grow with `count`
-// alone.
+// `count` different numbers from 0 .. n - 1 in random order; count <= n. Time and memory depend on `count`
+// only.
 std::vector<int64_t> choose(int64_t count, int64_t n, RandomStream& stream);
 
 }  // namespace renorm

@@ -118,8 +118,8 @@ std::vector<std::pair<std::string, std::string>> parse_options(const std::string
   for (const std::string& piece : split(text, ',')) {
     const size_t equals = piece.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw UsageError(fmt::format("{}: options are written NAME=VALUE with commas between them, got '{}'",
-                                   what, printable(piece)));
+      throw UsageError(fmt::format("{}: options must be NAME=VALUE, separated by commas, got '{}'", what,
+                                   printable(piece)));
     }
     const std::string name = piece.substr(0, equals);
     if (!names.insert(name).second) {

@@ -22,9 +22,9 @@ namespace {
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr int kExecFailed = 127;
 constexpr int kUnknownEnd = 127;
-constexpr int64_t kLongestLog = int64_t{1} << 30;
+constexpr int64_t kMaxLog = int64_t{1} << 30;
 
-// Between fork and exec only what is safe in a signal handler.
+// Between fork and exec, only calls that are safe in a signal handler.
 [[noreturn]] void become(char* const* arguments, int log, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -44,7 +44,7 @@ pid_t start(const std::vector<std::string>& arguments, int log) {
   pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  signal(SIGCHLD, SIG_DFL);  // whoever started us may ignore it, and then no exit code would reach us
+  signal(SIGCHLD, SIG_DFL);  // if our parent ignored it, we would receive no exit codes
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) become(pointers.data(), log, parent);
@@ -86,7 +86,7 @@ bool Child::ended(int* exit_code) {
 
 std::string last_line(const std::string& log) {
   std::string last;
-  for (const std::string& line : split(read_file(log, kLongestLog), '\n')) {
+  for (const std::string& line : split(read_file(log, kMaxLog), '\n')) {
     if (!line.empty()) last = line;
   }
   constexpr const char* kPrefix = "renorm: ";

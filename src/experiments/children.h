@@ -1,4 +1,4 @@
-// Other processes of this program, side by side. No torch.
+// Child processes of this program.
 #pragma once
 
 #include <sys/types.h>
@@ -8,20 +8,20 @@
 
 namespace renorm::experiments {
 
-// A child process in a process group of its own, so that Ctrl-C reaches it through its parent only. It gets
+// A child process in its own process group, so that Ctrl-C reaches it through its parent only. It receives
 // SIGTERM if the parent dies. Its output is appended to a log.
 class Child {
  public:
-  // `arguments` without the program's name, which is this program. Throws OutputError if the log cannot be
-  // opened, IoError if no process can be made.
+  // Runs this program with `arguments`. Throws OutputError if the log cannot be opened, IoError if no process
+  // can be started.
   Child(const std::vector<std::string>& arguments, const std::string& log);
   ~Child();  // asks it to stop and waits
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
 
-  // SIGTERM, once: at the first `renorm train` saves itself, a second would end it at once.
+  // Sends SIGTERM once: `renorm train` saves its state at the first, and ends at once at a second.
   void ask_to_stop();
-  // Whether it has ended; then its exit code, or 128 + the signal that ended it.
+  // Whether it has ended; then sets its exit code, or 128 + the signal that ended it.
   bool ended(int* exit_code);
 
  private:

@@ -14,15 +14,15 @@
 namespace renorm::experiments {
 namespace {
 
-// What processes that were killed early leave behind.
-bool counts_as_nothing(const std::string& name) {
+// Files left by processes that were killed early.
+bool is_leftover(const std::string& name) {
   return name == "lock" || name.find(".tmp.") != std::string::npos;
 }
 
 [[noreturn]] void refuse(const std::string& folder, const std::string& what, const std::string& stored,
                          const std::string& wanted) {
   throw UsageError(
-      fmt::format("--out '{}' holds another experiment, with {} {} instead of {}; choose another folder",
+      fmt::format("--out '{}' has another experiment, with {} {} instead of {}; choose another folder",
                   printable(folder), what, printable(stored), printable(wanted)));
 }
 
@@ -57,9 +57,9 @@ void add_missing_figures(const record::Results& stored, record::Results* wanted)
 bool holds_results(const std::string& folder) {
   const std::vector<std::string> names = list_folder(folder);
   if (std::find(names.begin(), names.end(), kResultsFile) != names.end()) return true;
-  if (std::all_of(names.begin(), names.end(), counts_as_nothing)) return false;
+  if (std::all_of(names.begin(), names.end(), is_leftover)) return false;
   throw UsageError(
-      fmt::format("--out '{}' holds other files and no experiment of renorm; choose an empty or new folder",
+      fmt::format("--out '{}' has other files and no experiment of renorm; choose an empty or new folder",
                   printable(folder)));
 }
 
@@ -76,7 +76,7 @@ void check_empty(const record::Results& stored, const std::string& folder) {
                                        [](const record::Arm& arm) { return !arm.curve.empty(); });
   if (!has_figures) return;
   throw UsageError(
-      fmt::format("--out '{}' holds results without their runs, which would be lost; choose another folder",
+      fmt::format("--out '{}' has results without their runs, which would be lost; choose another folder",
                   printable(folder)));
 }
 

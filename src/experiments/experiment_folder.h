@@ -1,4 +1,4 @@
-// The folder of an experiment. No torch.
+// The folder of an experiment.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ bool holds_results(const std::string& folder);
 // Throws MissingInputError, DataError.
 record::Results read_results(const std::string& folder);
 
-// Throws UsageError if the results, which have no runs beside them, hold figures: they would be lost. Those
-// of an experiment that failed before its first step hold none.
+// For results without their runs. Throws UsageError if they have figures, which would be lost. Results of an
+// experiment that failed before its first step have none.
 void check_empty(const record::Results& stored, const std::string& folder);
 
 // Adds to `wanted` the arms and runs that only `stored` has, in the order of arm_names(). Throws UsageError
-// if the two are not of one experiment: data, model, length or settings of an arm differ.
+// if they are different experiments: data, model, length or settings of an arm differ.
 void merge_stored(const record::Results& stored, const std::string& folder, record::Results* wanted);
 
 }  // namespace renorm::experiments

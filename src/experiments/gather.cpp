@@ -40,7 +40,7 @@ record::EvalResult read_eval(const std::string& file) {
   return record::parse_eval_result(read_file(file), file);
 }
 
-// The newest checkpoint's own words, if there is one. A run that goes on may replace it while we look.
+// The state of the newest checkpoint, if there is one. A running process may replace it at any moment.
 std::optional<train::RunState> state_of(const std::string& folder) try {
   const std::string file = train::RunPaths(folder).checkpoints + "/last/state.json";
   return train::parse_run_state(read_file(file), printable(file));
@@ -48,7 +48,7 @@ std::optional<train::RunState> state_of(const std::string& folder) try {
   return std::nullopt;
 }
 
-// A run writes its last evaluation before its last checkpoint: only both make it trained.
+// A run writes its last evaluation before its last checkpoint; only with both is it trained.
 bool is_trained(const record::Metrics& metrics, const std::optional<train::RunState>& state, int64_t steps) {
   return !metrics.evaluations.empty() && metrics.evaluations.back().step == steps && state &&
          state->step == steps;
@@ -66,7 +66,7 @@ RunProgress progress_from(const record::Arm& arm, const std::string& folder, con
   progress.steps_done = steps_of(metrics);
   if (!metrics.evaluations.empty()) progress.accuracy = metrics.evaluations.back().averaged.accuracy;
   progress.trained = is_trained(metrics, state, arm.steps);
-  // An evaluation of an earlier checkpoint counts for nothing.
+  // An evaluation of an earlier checkpoint is ignored.
   const auto lacks = [&](const char* name) {
     const std::string file = fmt::format("{}/{}", folder, name);
     return !exists(file) || read_eval(file).step != arm.steps;
@@ -196,11 +196,11 @@ std::string end_of_path(const std::string& folder, int parts) {
   return name.empty() ? folder : name.string();
 }
 
-// As short as they can be and still differ.
+// As short as possible while still distinct.
 std::vector<std::string> names_of(const std::vector<std::string>& folders) {
-  constexpr int kMostParts = 100;
+  constexpr int kMaxParts = 100;
   std::vector<std::string> names;
-  for (int parts = 1; parts <= kMostParts; ++parts) {
+  for (int parts = 1; parts <= kMaxParts; ++parts) {
     names.clear();
     for (const std::string& folder : folders) names.push_back(end_of_path(folder, parts));
     if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;

@@ -1,4 +1,4 @@
-// What the runs of an experiment have left in their folders so far. No torch.
+// Collects the figures of an experiment from the folders of its runs.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace renorm::experiments {
 
-// Files that an experiment puts beside those of a run.
+// Files that an experiment adds to the folder of a run.
 constexpr const char* kTrainingSetFile = "training-set.json";  // `renorm eval --split train --json`
 constexpr const char* kBatchStatisticsFile =
     "batch-statistics.json";  // `renorm eval --batch-statistics --json`
 
-// How far the run in `folder` is, for an arm of `arm.steps` steps: whether it is trained, and whether each
-// figure that the arm is to have is there. Throws DataError.
+// How far the run in `folder` is: whether it has done all steps of the arm, and which of the arm's figures
+// are still missing. Throws DataError.
 struct RunProgress {
   int64_t steps_done = 0;
   double accuracy = -1.0;  // percent, of the last evaluation; -1: none yet
@@ -26,14 +26,14 @@ struct RunProgress {
 };
 RunProgress progress_of(const record::Arm& arm, const std::string& folder);
 
-// Fills in every figure of `results` from the run folders below `folder`, with verdicts. Runs whose folder is
-// not there count as not started. Throws DataError, MissingInputError.
+// Fills in every figure and verdict of `results` from the run folders below `folder`. Runs without a folder
+// count as not started. Throws DataError, MissingInputError.
 void gather(const std::string& folder, record::Results* results);
 
-// Whether any of the runs has a folder below `folder`: results that were copied without their runs have none.
+// Whether any run has a folder below `folder`. Results that were copied without their runs have none.
 bool has_runs(const std::string& folder, const record::Results& results);
 
-// The folders of `renorm train` as one experiment: an arm each, named after its folder, in one figure.
+// Folders of `renorm train` as one experiment in one figure, with one arm per folder, named after it.
 // Throws MissingInputError for a folder without a run, DataError.
 record::Results results_of_runs(const std::vector<std::string>& folders);
 

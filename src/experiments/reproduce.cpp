@@ -28,10 +28,10 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPause = std::chrono::milliseconds(100);
 constexpr auto kBetweenViews = std::chrono::milliseconds(400);
 
-// One arm with one seed: trained, then evaluated as the arm asks.
+// One arm with one seed: trained, then evaluated as the arm requires.
 struct Job {
   const Arm* plan;
-  const record::Arm* arm;  // what is to be measured
+  const record::Arm* arm;  // its place in the results
   uint64_t seed;
   std::string folder;
   RunProgress progress;
@@ -42,7 +42,7 @@ struct Job {
   std::string log() const { return folder + ".log"; }
   std::string name() const { return fmt::format("{}, seed {}", plan->name, seed); }
 
-  // What remains to be done first; empty if nothing does.
+  // The next command to run; empty if nothing is left to do.
   std::vector<std::string> next() const {
     if (!progress.trained) {
       train::Config config = plan->config;
@@ -110,7 +110,7 @@ class Session {
   }
 
  private:
-  // Seed after seed, so that one of every arm is there early.
+  // Seed by seed, so that every arm has a result early.
   void add_jobs() {
     for (const uint64_t seed : request_.experiment.seeds) {
       for (const Arm& plan : request_.experiment.arms) {
@@ -124,7 +124,7 @@ class Session {
     }
   }
 
-  // Also puts generated data into the cache before several processes want it.
+  // Also puts generated data into the cache before several processes need it.
   void make_preview() {
     const std::string log = request_.folder + "/data.log";
     observer_.prepares(results_.data);
@@ -174,14 +174,14 @@ class Session {
       observer_.run_finished(job.plan->name, job.seed, job.progress.accuracy, job.watch.seconds());
       save();
     } else if (job.next() == job.words) {
-      throw IoError(fmt::format("{}: 'renorm {}' left nothing behind; see '{}'", job.name(),
-                                job.words.front(), printable(job.log())));
+      throw IoError(fmt::format("{}: 'renorm {}' wrote no result; see '{}'", job.name(), job.words.front(),
+                                printable(job.log())));
     } else {
       waiting_.push_front(index);
     }
   }
 
-  // What is wrong with one run may be right with another, unless it is the command line or the disk.
+  // A failure concerns one run only, unless the command line or the disk is the cause.
   void fail(const Job& job, int code) {
     const std::string message = fmt::format("{}: {}", job.name(), explained(code, job.log()));
     const bool concerns_all =
@@ -211,8 +211,7 @@ class Session {
     observer_.stops();
     stop_all();
     save();
-    throw Interrupted(
-        fmt::format("stopped; the same command goes on where '{}' is", printable(request_.folder)));
+    throw Interrupted(fmt::format("stopped; the same command continues in '{}'", printable(request_.folder)));
   }
 
   void save() {

@@ -1,8 +1,8 @@
-// Runs an experiment: its arms side by side, each `renorm train` in a process of its own. No torch.
-//   OUT/results.json        every figure, written anew whenever a run ends
-//   OUT/data.png            what the data looks like
-//   OUT/runs/ARM/seed-N     folders of `renorm train`, with the evaluations that the arm asks for
-//   OUT/runs/ARM/seed-N.log what that process said
+// Runs an experiment: its arms side by side, each `renorm train` in its own process.
+//   OUT/results.json        every figure, rewritten whenever a run ends
+//   OUT/data.png            examples of the data
+//   OUT/runs/ARM/seed-N     folders of `renorm train`, with the additional evaluations of the arm
+//   OUT/runs/ARM/seed-N.log output of that process
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace renorm::experiments {
 constexpr const char* kResultsFile = "results.json";
 constexpr const char* kPreviewFile = "data.png";
 
-// An arm while the experiment runs, over those of its seeds that were asked for.
+// An arm while the experiment runs, over the requested seeds.
 struct ArmView {
   std::string name;
   bool running = false;
@@ -26,14 +26,14 @@ struct ArmView {
   int64_t steps = 0;
   int64_t steps_done = 0;
   double accuracy = -1.0;      // mean of the last evaluations, percent; -1: none yet
-  double seconds_left = -1.0;  // -1: not known yet
+  double seconds_left = -1.0;  // -1: unknown
 };
 
 class ReproduceObserver {
  public:
   virtual ~ReproduceObserver() = default;
   virtual void prepares(const std::string& /*data*/) {}
-  // Before the first run starts: how many are finished from before.
+  // Before the first run starts: how many runs there are, and how many are already finished.
   virtual void begins(int64_t /*runs*/, int64_t /*finished*/) {}
   virtual void run_started(const std::string& /*arm*/, uint64_t /*seed*/, int64_t /*from_step*/) {}
   virtual void run_finished(const std::string& /*arm*/, uint64_t /*seed*/, double /*accuracy*/,
@@ -48,15 +48,15 @@ struct ReproduceRequest {
   Experiment experiment;
   std::string folder;
   int jobs = 1;
-  const std::atomic<bool>* stop = nullptr;  // once true: all runs save themselves, then Interrupted
+  const std::atomic<bool>* stop = nullptr;  // once true: all runs save their state, then Interrupted
 };
 
-// What is there already is kept: finished runs are not run again, unfinished ones go on, and arms and seeds
-// of the same experiment that were not asked for this time stay in the results. Throws UsageError (the folder
-// holds something else, another experiment, or results without their runs), DataError (its results.json is
-// damaged), OutputError before anything is run, Interrupted, and of the first run that failed the error that
-// it ended with: after the others have finished, or at once if the disk or the command line is to blame; then
-// the others save themselves first.
+// Continues what the folder has: finished runs are not repeated, unfinished ones resume, and arms and seeds
+// of the same experiment that were not requested this time stay in the results. Throws UsageError (the folder
+// has something else, another experiment, or results without their runs), DataError (its results.json is
+// damaged), OutputError before anything is run, Interrupted, and the error of the first run that failed:
+// after the others have finished or, if the disk or the command line is the cause, as soon as the others have
+// saved their state.
 record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer);
 
 }  // namespace renorm::experiments

@@ -1,4 +1,4 @@
-// What an experiment found out: results.json, the source of tables and reports.
+// The results of an experiment: results.json, the source of tables and reports.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace renorm::record {
 
-// A figure over the seeds of an arm, in the order of the seeds. Empty until the first seed has it.
+// A figure over the seeds of an arm, in their order. Empty until the first seed has a value.
 struct Measure {
   double mean = 0.0;
   double spread = 0.0;  // standard deviation (n - 1); 0 for one seed
@@ -17,16 +17,16 @@ struct Measure {
 };
 Measure measure_of(std::vector<double> values);
 
-// Test accuracy (percent, averaged weights) after a number of steps, of the seeds that have got so far; once
-// all are finished, in the order of the seeds.
+// Test accuracy (percent, averaged weights) after a number of steps, of the seeds that are that far. When all
+// seeds are finished, the values are in the order of the seeds.
 struct CurvePoint {
   int64_t step = 0;
   double mean = 0.0;
   std::vector<double> values;
 };
 
-// Training as it was seen, the limits of r and d and what they clipped; means over the seeds. Fractions are
-// of all (group, channel) pairs, averaged over the layers; NaN for batchnorm.
+// Figures of one training step, with the limits of r and d and the fractions that they clipped; means over
+// the seeds. Fractions are of all (group, channel) pairs, averaged over the layers; NaN for batchnorm.
 struct TrainingPoint {
   int64_t step = 0;
   double loss = 0.0;
@@ -38,7 +38,7 @@ struct TrainingPoint {
   double d_clipped = 0.0;
 };
 
-// What the paper states of an arm, in percent.
+// Figures of the paper for an arm, in percent.
 struct PaperFigures {
   std::optional<double> test_accuracy;
   std::optional<double> train_accuracy;
@@ -48,7 +48,7 @@ struct PaperFigures {
 
 struct ArmRun {
   uint64_t seed = 0;
-  std::string folder;  // within the experiment's
+  std::string folder;  // relative to the folder of the experiment
   int64_t steps_done = 0;
   double seconds = 0.0;  // of training and evaluation, by the clock
   bool finished = false;
@@ -57,8 +57,8 @@ struct ArmRun {
 struct Arm {
   std::string name;
   std::string figure;   // id of the figure that shows it
-  std::string label;    // for people: "batchnorm, minibatches of 16 x 2"
-  std::string command;  // that trains it by hand
+  std::string label;    // "batchnorm, minibatches of 16 x 2"
+  std::string command;  // trains it by hand
   bool renorm = false;
   int64_t steps = 0;
   PaperFigures paper;
@@ -89,17 +89,17 @@ struct Claim {
 
 struct Results {
   std::string name;       // "paper, quick"
-  std::string title;      // heading for people
+  std::string title;      // heading
   std::string reference;  // name of the arm that others are compared with; not stored, set by who reads
   std::string data;       // spec
   std::string model;
   int64_t steps = 0;
   std::vector<uint64_t> seeds;
-  std::string command;  // that made the folder
+  std::string command;  // makes the folder
   std::map<std::string, std::string> versions;
   int64_t test_images = 0;
   bool finished = false;
-  std::string test;  // how verdicts are reached, for people
+  std::string test;  // how verdicts are reached
   std::vector<Figure> figures;
   std::vector<Arm> arms;
   std::vector<Claim> claims;
@@ -109,11 +109,11 @@ constexpr const char* kHolds = "holds";
 constexpr const char* kDoesNotHold = "does not hold";
 constexpr const char* kNotResolved = "not resolved";
 
-// Indented, ends with a newline. Doubles read back to the same bits; one that is not finite becomes null and
-// is read as NaN. Bytes that are not UTF-8 are replaced.
+// Indented, ends with a newline. Doubles read back to the same bits; a value that is not finite is written as
+// null and read as NaN. Bytes that are not UTF-8 are replaced.
 std::string to_json(const Results& results);
 
-// Throws DataError "FILE: ...". Keys that are not known are left alone, so that results may grow.
+// Throws DataError "FILE: ...". Unknown keys are ignored, so that results may grow.
 Results parse_results(const std::string& text, const std::string& file);
 
 }  // namespace renorm::record

@@ -89,7 +89,7 @@ void check_tensor(const TensorBytes& tensor) {
     throw std::invalid_argument(fmt::format("safetensors: tensor '{}' {}", printable(tensor.name), problem));
   };
   const int64_t size = dtype_size(tensor.dtype);
-  if (tensor.name == kMetadataKey) refuse("has a name that the format keeps for itself");
+  if (tensor.name == kMetadataKey) refuse("has a name that the format reserves");
   if (size == 0) refuse(fmt::format("has the unknown dtype '{}'", printable(tensor.dtype)));
   if (static_cast<int64_t>(tensor.shape.size()) > kMaxDimensions) refuse("has too many dimensions");
   for (const int64_t dimension : tensor.shape) {
@@ -119,7 +119,7 @@ std::string encode_header(const std::vector<const TensorBytes*>& tensors,
   }
   ordered_json header = ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
-  // ordered_json looks for a name by walking through all of them: appending keeps many tensors fast.
+  // ordered_json searches all names on insertion; appending keeps many tensors fast.
   auto& entries = header.get_ref<ordered_json::object_t&>();
   int64_t begin = 0;
   for (const TensorBytes* tensor : tensors) {
@@ -172,7 +172,7 @@ TensorBytes to_tensor(const std::string& name, Entry entry, const char* data, in
   return {name, std::move(entry.dtype), std::move(entry.shape), data + begin, end - begin};
 }
 
-// The tensors lie one behind the other from the first byte of the data to the last.
+// The tensors must fill the data from the first byte to the last without gaps.
 void check_tiling(const std::vector<TensorBytes>& tensors, const char* data, int64_t data_bytes,
                   const std::string& where) {
   int64_t end = 0;
@@ -190,7 +190,7 @@ void check_tiling(const std::vector<TensorBytes>& tensors, const char* data, int
   }
 }
 
-// The bytes of the header, whose length is checked.
+// The length of the header in bytes, checked.
 int64_t header_length(const std::string& bytes, const std::string& where) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size < kLengthBytes) {
@@ -199,17 +199,15 @@ int64_t header_length(const std::string& bytes, const std::string& where) {
   const uint64_t length = read_length(bytes);
   if (length > static_cast<uint64_t>(kMaxHeader)) {
     throw DataError(fmt::format(
-        "{}: the header says that it has {} bytes, more than the 100 MB allowed: this is no safetensors file",
-        where, length));
+        "{}: the header has {} bytes, more than the 100 MB allowed: not a safetensors file", where, length));
   }
   if (static_cast<int64_t>(length) > size - kLengthBytes) {
-    throw DataError(
-        fmt::format("{}: the header says that it has {} bytes, but only {} follow: the file was cut", where,
-                    length, size - kLengthBytes));
+    throw DataError(fmt::format("{}: the header has {} bytes, but only {} follow: the file was truncated",
+                                where, length, size - kLengthBytes));
   }
-  // JSON would allow white space before it, the format does not.
+  // JSON allows white space before it, the format does not.
   if (length == 0 || bytes[kLengthBytes] != '{') {
-    throw DataError(fmt::format("{}: the header must start with '{{': this is no safetensors file", where));
+    throw DataError(fmt::format("{}: the header must start with '{{': not a safetensors file", where));
   }
   return static_cast<int64_t>(length);
 }

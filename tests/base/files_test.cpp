@@ -98,7 +98,7 @@ TEST_F(Files, MakesFoldersWithTheirParents) {
 
 TEST_F(Files, FoldersThatCannotBeMadeAreOutputErrors) {
   put("a", "x");
-  expect_error<OutputError>("cannot make the folder '" + path("a") + "'",
+  expect_error<OutputError>("cannot create the folder '" + path("a") + "'",
                             [&] { make_writable_folder(path("a")); });
   EXPECT_THROW(make_writable_folder(path("a/b")), OutputError);
   EXPECT_THROW(make_writable_folder(""), OutputError);

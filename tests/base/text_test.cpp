@@ -84,7 +84,7 @@ TEST(Text, ReadsOptionsInOrder) {
 
 TEST(Text, RefusesBadOptions) {
   for (const std::string text : {"a", "a=1,", ",a=1", "=1", "a=1,,b=2", "a=1,b"}) {
-    expect_error<UsageError>("strokes: options are written NAME=VALUE",
+    expect_error<UsageError>("strokes: options must be NAME=VALUE",
                              [&] { parse_options(text, "strokes"); });
   }
   expect_error<UsageError>("strokes: 'a' is given twice", [] { parse_options("a=1,b=2,a=1", "strokes"); });

@@ -135,7 +135,7 @@ before=$(state "$work/a")
 reproduce 2 "$work/a" --arms iid-renom
 complains "did you mean 'iid-renorm'"
 run 2 reproduce --out "$work/a" --quick
-complains "holds another experiment"
+complains "has another experiment"
 run 2 reproduce --out "$work/a" --full --quick
 run 2 reproduce --out "$work/a" --seeds -3
 run 2 reproduce --out "$work/a" --steps -3
@@ -144,7 +144,7 @@ run 2 reproduce --out "$work/a" --jobs 0x
 mkdir "$work/other"
 echo thesis >"$work/other/thesis.tex"
 reproduce 2 "$work/other"
-complains "holds other files"
+complains "has other files"
 [ "$(ls "$work/other")" = thesis.tex ] || fail "a folder with other files was changed"
 # shellcheck disable=SC2086
 reproduce 2 "$work/copied" $small --seeds 2

@@ -98,7 +98,7 @@ TEST(Safetensors, WritingRefusesWhatReadingWould) {
   refused(tensor("a", "F32", {-1, -1}, data), "negative dimension");
   refused(tensor("a", "F32", {int64_t{1} << 32, int64_t{1} << 32}, data), "do not fit its shape");
   refused(tensor("a", "F32", std::vector<int64_t>(65, 1), data), "too many dimensions");
-  refused(tensor("__metadata__", "F32", {1}, data), "keeps for itself");
+  refused(tensor("__metadata__", "F32", {1}, data), "the format reserves");
   refused(tensor("\xff", "F32", {1}, data), "UTF-8");
   refused({"a", "F32", {1}, nullptr, 4}, "no data");
   refused(tensor(std::string(1100000, 'n'), "F32", {1}, data), "without a quotation mark");
