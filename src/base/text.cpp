@@ -153,6 +153,11 @@ std::string name_hint(const std::string& word, const std::vector<std::string>& c
   return fmt::format("; there are {}", fmt::join(candidates, ", "));
 }
 
+std::string unknown_name(const std::string& what, const std::string& word,
+                         const std::vector<std::string>& candidates) {
+  return fmt::format("unknown {} '{}'{}", what, printable(word), name_hint(word, candidates));
+}
+
 std::string shortest(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 std::string grouped(int64_t number) {

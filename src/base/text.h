@@ -35,6 +35,10 @@ std::string nearest_name(const std::string& word, const std::vector<std::string>
 // iid, labels, blocks".
 std::string name_hint(const std::string& word, const std::vector<std::string>& candidates);
 
+// "unknown optimizer 'adam'; did you mean 'adamw'?"
+std::string unknown_name(const std::string& what, const std::string& word,
+                         const std::vector<std::string>& candidates);
+
 // The shortest decimal text that reads back as the same double: 0.1, 1e-08, inf.
 std::string shortest(double value);
 

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/choice.h"
 #include "data/byte_images.h"
 #include "data/folder_index.h"
 #include "data/image_transform.h"
@@ -68,3 +69,12 @@ ByteDataset open_byte_dataset(const std::string& spec, const OpenOptions& option
 std::optional<FolderIndex> open_folder_index(const std::string& spec, const OpenOptions& options);
 
 }  // namespace renorm::data
+
+template <>
+struct renorm::Choices<renorm::data::OnBadImage> {
+  static constexpr const char* kWhat = "on-bad-image action";
+  static constexpr Choice<data::OnBadImage> kAll[] = {
+      {data::OnBadImage::kFail, "fail"},
+      {data::OnBadImage::kSkip, "skip",
+       "take another image of the class, count it, give up above 1 % of the files"}};
+};

@@ -167,7 +167,7 @@ record::Results blank_results(const Experiment& experiment) {
     arm.label = plan.label;
     arm.command = "renorm train --out runs/" + plan.name;
     for (const std::string& word : flags_of(plan.config)) arm.command += " " + shell_quoted(word);
-    arm.renorm = plan.config.norm == "renorm";
+    arm.renorm = plan.config.norm == train::NormKind::kRenorm;
     arm.steps = plan.config.steps;
     arm.paper = plan.paper;
     if (plan.measures_training_set) arm.train_accuracy.emplace();

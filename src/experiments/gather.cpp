@@ -254,9 +254,9 @@ record::Results results_of_runs(const std::vector<std::string>& folders) {
     record::Arm arm;
     arm.name = names[i];
     arm.figure = "runs";
-    arm.label = fmt::format("{}: {}, {}, {}", arm.name, config.norm, config.model, config.sampler);
+    arm.label = fmt::format("{}: {}, {}, {}", arm.name, name_of(config.norm), config.model, config.sampler);
     arm.command = fmt::format("renorm train --config {}", paths.config);
-    arm.renorm = config.norm == "renorm";
+    arm.renorm = config.norm == train::NormKind::kRenorm;
     arm.steps = config.steps;
     arm.runs = {{config.seed, ".", 0, 0.0, false}};
     gather_arm(folder, &arm, &results);

@@ -26,13 +26,15 @@ Samplers samplers_for(int64_t labels) {
   return {"labels:16x2", "labels:25x2", "blocks:8x16x2"};
 }
 
+using train::NormKind;
+
 struct Variant {
   const char* name;
   const char* label;
-  const char* norm;
+  NormKind norm;
 };
-constexpr Variant kBatchnorm = {"batchnorm", "batchnorm", "batchnorm"};
-constexpr Variant kRenorm = {"renorm", "Batch Renorm", "renorm"};
+constexpr Variant kBatchnorm = {"batchnorm", "batchnorm", NormKind::kBatchnorm};
+constexpr Variant kRenorm = {"renorm", "Batch Renorm", NormKind::kRenorm};
 
 Arm arm_of(const train::Config& base, const std::string& figure, const Variant& variant,
            record::PaperFigures paper = {}) {
@@ -51,10 +53,10 @@ record::PaperFigures test_accuracy(double percent, const std::string& note) {
 }
 
 void add_iid(const train::Config& base, std::vector<Arm>* arms) {
-  arms->push_back(arm_of(base, "iid", {"batchnorm", "i.i.d. batchnorm", "batchnorm"},
+  arms->push_back(arm_of(base, "iid", {"batchnorm", "i.i.d. batchnorm", NormKind::kBatchnorm},
                          test_accuracy(78.3, "at 130k steps")));
-  arms->push_back(
-      arm_of(base, "iid", {"renorm", "i.i.d. Batch Renorm", "renorm"}, test_accuracy(78.5, "at 130k steps")));
+  arms->push_back(arm_of(base, "iid", {"renorm", "i.i.d. Batch Renorm", NormKind::kRenorm},
+                         test_accuracy(78.5, "at 130k steps")));
 }
 
 void add_micro4(train::Config base, std::vector<Arm>* arms) {
@@ -68,7 +70,8 @@ void add_pairs(train::Config base, const Samplers& samplers, std::vector<Arm>* a
   arms->push_back(arm_of(base, "pairs", kBatchnorm, {67.0, 72.8, 76.5, ""}));
   arms->back().measures_training_set = true;
   arms->back().batch_statistics_sampler = samplers.pairs_evaluation;
-  arms->push_back(arm_of(base, "pairs", {"halves", "batchnorm, labels split over groups", "batchnorm"},
+  arms->push_back(arm_of(base, "pairs",
+                         {"halves", "batchnorm, labels split over groups", NormKind::kBatchnorm},
                          test_accuracy(77.4, "at 140k steps")));
   arms->back().config.split_pairs = true;
   arms->push_back(arm_of(base, "pairs", kRenorm, test_accuracy(78.5, "at 120k steps")));
@@ -79,7 +82,8 @@ void add_blocks(train::Config base, const Samplers& samplers, std::vector<Arm>* 
   arms->push_back(arm_of(base, "blocks", kBatchnorm));
   arms->back().measures_training_set = true;
   arms->back().batch_statistics_sampler = samplers.blocks;
-  arms->push_back(arm_of(base, "blocks", {"dealt", "batchnorm, images dealt over minibatches", "batchnorm"}));
+  arms->push_back(
+      arm_of(base, "blocks", {"dealt", "batchnorm, images dealt over minibatches", NormKind::kBatchnorm}));
   arms->back().config.deal = true;
   arms->push_back(arm_of(base, "blocks", kRenorm));
 }

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/choice.h"
+
 namespace renorm::record {
 
 constexpr size_t kMaxJsonDepth = 32;
@@ -36,6 +38,7 @@ std::string json_problem(const nlohmann::json::exception& error);
 //   visit.defaulted(key, field, ...)      keeps its value if the file has no such key
 //   visit.nullable(key, optional_field)   null without a value
 //   visit.require(condition, key, what)   refuses a file with "FILE: 'KEY' WHAT"
+// An enum with a table of names (base/choice.h) is written as its name.
 // A double that is not finite is written as null; null is read as NaN unless there are limits.
 template <typename Record>
 struct Fields {
@@ -100,6 +103,8 @@ class FieldWriter {
       nlohmann::ordered_json array = nlohmann::ordered_json::array();
       for (const auto& item : value) array.push_back(json_of(item));
       return array;
+    } else if constexpr (std::is_enum_v<Type>) {
+      return name_of(value);
     } else {
       return value;
     }
@@ -166,6 +171,15 @@ class FieldReader {
   void read(const Json& found, const std::string& path, std::string& value) const;
   void read(const Json& found, const std::string& path, std::map<std::string, std::string>& value) const;
 
+  template <typename Enum>
+  std::enable_if_t<std::is_enum_v<Enum>> read(const Json& found, const std::string& path, Enum& value) const {
+    if (!found.is_string()) refuse(path, "a string", found);
+    try {
+      value = parse_choice<Enum>(found.get<std::string>());
+    } catch (const UsageError& error) {
+      throw DataError(where_ + ": '" + path + "': " + error.what());
+    }
+  }
   template <typename Type, typename... Limit>
   void read(const Json& found, const std::string& path, std::vector<Type>& value,
             const Limit&... limits) const {

@@ -45,23 +45,41 @@ int64_t activations_an_example(const Config& config, const data::Description& da
   return *values;
 }
 
-models::Computation computation_of(const Config& config) {
-  models::Computation computation;
-  if (config.dtype == "bf16") computation.dtype = torch::kBFloat16;
-  computation.memory_format = models::model_kind(config.model).memory_format;
-  if (config.memory_format == "nchw") computation.memory_format = torch::MemoryFormat::Contiguous;
-  if (config.memory_format == "channels-last") computation.memory_format = torch::MemoryFormat::ChannelsLast;
-  return computation;
+torch::Dtype dtype_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat:
+      break;
+    case Dtype::kBf16:
+      return torch::kBFloat16;
+  }
+  return torch::kFloat;
+}
+
+torch::MemoryFormat memory_format_of(const Config& config) {
+  switch (config.memory_format) {
+    case MemoryFormat::kNchw:
+      return torch::MemoryFormat::Contiguous;
+    case MemoryFormat::kChannelsLast:
+      return torch::MemoryFormat::ChannelsLast;
+    case MemoryFormat::kAuto:
+      break;
+  }
+  return models::model_kind(config.model).memory_format;
 }
 
 }  // namespace
 
 models::MakeNorm norm_of(const Config& config) {
-  if (config.norm == "native") {
-    return models::native_batch_norm(config.norm_eps, config.norm_momentum, config.norm_scale);
+  ClipSchedule clip = ClipSchedule::batch_norm();
+  switch (config.norm) {
+    case NormKind::kNative:
+      return models::native_batch_norm(config.norm_eps, config.norm_momentum, config.norm_scale);
+    case NormKind::kRenorm:
+      clip = to_schedule(parse_clip(config.clip), config.steps);
+      break;
+    case NormKind::kBatchnorm:
+      break;
   }
-  const ClipSchedule clip = config.norm == "renorm" ? to_schedule(parse_clip(config.clip), config.steps)
-                                                    : ClipSchedule::batch_norm();
   return models::batch_renorm(BatchRenormOptions(1)
                                   .eps(config.norm_eps)
                                   .momentum(config.norm_momentum)
@@ -79,14 +97,14 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
                                                 const models::MakeNorm& make_norm) {
   torch::manual_seed(RandomStream(config.seed, Purpose::kModel).bits());
   auto model = models::make_model(config.model, input_of(data), make_norm);
-  model->computation = computation_of(config);
+  model->computation = {dtype_of(config.dtype), memory_format_of(config)};
   return model;
 }
 
 int64_t examples_a_pass(const Config& config, const data::Description& data) {
   const int64_t all = config.workers * config.minibatch;
   // LibTorch's layer knows no groups: one pass is one group.
-  if (config.norm == "native") return config.microbatch;
+  if (config.norm == NormKind::kNative) return config.microbatch;
   int64_t most = config.chunk;
   if (most == 0) {
     const double each = kBytesAValue * static_cast<double>(activations_an_example(config, data));

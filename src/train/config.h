@@ -5,7 +5,16 @@
 #include <cstdint>
 #include <string>
 
+#include "base/choice.h"
+#include "data/dataset_kinds.h"
+
 namespace renorm::train {
+
+enum class NormKind { kBatchnorm, kRenorm, kNative };
+enum class OptimizerKind { kRmspropTf, kRmsprop, kSgd, kAdamw };
+enum class LrSchedule { kExponential, kCosine, kConstant };
+enum class Dtype { kFloat, kBf16 };
+enum class MemoryFormat { kAuto, kNchw, kChannelsLast };
 
 struct Config {
   // data and sampling
@@ -14,13 +23,13 @@ struct Config {
   bool split_pairs = false;
   bool deal = false;
   // people's own images
-  double val_fraction = 0.0;          // of the training images; 0: there is a folder val
-  int64_t image_size = 0;             // pixels a side; 0: what the model is made for
-  double crop_area = 0.08;            // least share of a picture that a training crop takes
-  double flip = 0.5;                  // how often a training picture is mirrored
-  double jitter = 0.4;                // of brightness, contrast and saturation
-  std::string on_bad_image = "fail";  // fail, skip
-  int loader_threads = 0;             // 0: as threads
+  double val_fraction = 0.0;  // of the training images; 0: there is a folder val
+  int64_t image_size = 0;     // pixels a side; 0: what the model is made for
+  double crop_area = 0.08;    // least share of a picture that a training crop takes
+  double flip = 0.5;          // how often a training picture is mirrored
+  double jitter = 0.4;        // of brightness, contrast and saturation
+  data::OnBadImage on_bad_image = data::OnBadImage::kFail;
+  int loader_threads = 0;  // 0: as threads
   // the step
   int64_t workers = 1;
   int64_t minibatch = 0;   // 0: what the sampler makes, or 32
@@ -28,26 +37,26 @@ struct Config {
   int64_t chunk = 0;       // most examples in one pass; 0: chosen by the trainer
   // model
   std::string model = "inception-small";
-  std::string norm = "renorm";  // batchnorm, renorm, native
+  NormKind norm = NormKind::kRenorm;
   bool norm_scale = false;
   double norm_eps = 1e-3;
   double norm_momentum = 0.01;
   std::string clip = "paper";
-  std::string init;                    // safetensors file with weights to start from; "": none
-  std::string dtype = "float";         // of the activations: float, bf16
-  std::string memory_format = "auto";  // nchw, channels-last; auto: the faster one for the model
+  std::string init;             // safetensors file with weights to start from; "": none
+  Dtype dtype = Dtype::kFloat;  // of the activations
+  MemoryFormat memory_format = MemoryFormat::kAuto;
   // length
   int64_t steps = 0;  // one of steps and epochs; both 0: 2,000 steps
   double epochs = 0.0;
   // optimisation
-  std::string optimizer = "rmsprop-tf";  // rmsprop-tf, rmsprop, sgd, adamw
+  OptimizerKind optimizer = OptimizerKind::kRmspropTf;
   double lr = 0.003;
-  std::string lr_schedule = "exponential";  // exponential, cosine, constant
-  double lr_final = 0.05;                   // fraction of lr at the end
-  int64_t warmup = 0;                       // steps of linear warm-up
-  double momentum = 0.0;                    // rmsprop-tf, rmsprop, sgd
-  double alpha = 0.9;                       // rmsprop-tf, rmsprop: decay of the mean square
-  double beta1 = 0.9;                       // adamw
+  LrSchedule lr_schedule = LrSchedule::kExponential;
+  double lr_final = 0.05;  // fraction of lr at the end
+  int64_t warmup = 0;      // steps of linear warm-up
+  double momentum = 0.0;   // rmsprop-tf, rmsprop, sgd
+  double alpha = 0.9;      // rmsprop-tf, rmsprop: decay of the mean square
+  double beta1 = 0.9;      // adamw
   double beta2 = 0.999;
   double optimizer_eps = 1e-8;  // rmsprop-tf, rmsprop, adamw
   double weight_decay = 0.0;
@@ -64,3 +73,51 @@ struct Config {
 };
 
 }  // namespace renorm::train
+
+// The names in flags, files and messages.
+namespace renorm {
+
+template <>
+struct Choices<train::NormKind> {
+  static constexpr const char* kWhat = "norm";
+  static constexpr Choice<train::NormKind> kAll[] = {
+      {train::NormKind::kBatchnorm, "batchnorm"},
+      {train::NormKind::kRenorm, "renorm"},
+      {train::NormKind::kNative, "native", "LibTorch's own batchnorm and a separate ReLU"}};
+};
+
+template <>
+struct Choices<train::OptimizerKind> {
+  static constexpr const char* kWhat = "optimizer";
+  static constexpr Choice<train::OptimizerKind> kAll[] = {
+      {train::OptimizerKind::kRmspropTf, "rmsprop-tf", "epsilon inside the root"},
+      {train::OptimizerKind::kRmsprop, "rmsprop"},
+      {train::OptimizerKind::kSgd, "sgd"},
+      {train::OptimizerKind::kAdamw, "adamw"}};
+};
+
+template <>
+struct Choices<train::LrSchedule> {
+  static constexpr const char* kWhat = "lr-schedule";
+  static constexpr Choice<train::LrSchedule> kAll[] = {{train::LrSchedule::kExponential, "exponential"},
+                                                       {train::LrSchedule::kCosine, "cosine"},
+                                                       {train::LrSchedule::kConstant, "constant"}};
+};
+
+template <>
+struct Choices<train::Dtype> {
+  static constexpr const char* kWhat = "dtype";
+  static constexpr Choice<train::Dtype> kAll[] = {{train::Dtype::kFloat, "float"},
+                                                  {train::Dtype::kBf16, "bf16"}};
+};
+
+template <>
+struct Choices<train::MemoryFormat> {
+  static constexpr const char* kWhat = "memory-format";
+  static constexpr Choice<train::MemoryFormat> kAll[] = {
+      {train::MemoryFormat::kAuto, "auto", "the faster one for the model"},
+      {train::MemoryFormat::kNchw, "nchw"},
+      {train::MemoryFormat::kChannelsLast, "channels-last"}};
+};
+
+}  // namespace renorm

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/errors.h"
-#include "base/text.h"
-
 namespace renorm::train {
 namespace {
 
@@ -22,14 +19,17 @@ double progress(int64_t step, int64_t count) {
 double LearningRate::at(int64_t step) const {
   if (step < warmup) return base * (static_cast<double>(step + 1) / static_cast<double>(warmup));
   const double t = progress(step - warmup, steps - warmup);
-  if (schedule == "exponential") return base * std::pow(final_fraction, t);
-  if (schedule == "cosine") {
-    const double weight = 0.5 * (1.0 + std::cos(kPi * t));
-    return base * (weight + final_fraction * (1.0 - weight));
+  switch (schedule) {
+    case LrSchedule::kExponential:
+      return base * std::pow(final_fraction, t);
+    case LrSchedule::kCosine: {
+      const double weight = 0.5 * (1.0 + std::cos(kPi * t));
+      return base * (weight + final_fraction * (1.0 - weight));
+    }
+    case LrSchedule::kConstant:
+      break;
   }
-  if (schedule == "constant") return base;
-  throw UsageError("there is no learning-rate schedule '" + printable(schedule) + "'" +
-                   name_hint(schedule, {"exponential", "cosine", "constant"}));
+  return base;
 }
 
 }  // namespace renorm::train

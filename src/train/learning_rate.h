@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+
+#include "train/config.h"
 
 namespace renorm::train {
 
@@ -11,14 +12,14 @@ namespace renorm::train {
 //   cosine       base (w + final_fraction (1 - w)), w = (1 + cos(pi t)) / 2
 //   constant     base
 struct LearningRate {
-  std::string schedule = "exponential";  // exponential, cosine, constant
+  LrSchedule schedule = LrSchedule::kExponential;
   double base = 0.003;
   double final_fraction = 0.05;  // of base at the last step; not used by constant
   int64_t warmup = 0;            // steps of linear rise: base / warmup at step 0, base at step warmup - 1
   int64_t steps = 1;             // length of the run
 
   // For step 0 .. steps - 1; later steps have the last one's. Exact at both ends; base if there is but one
-  // step after the warm-up. Throws UsageError if there is no such schedule.
+  // step after the warm-up.
   double at(int64_t step) const;
 };
 

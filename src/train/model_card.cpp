@@ -52,7 +52,6 @@ struct Fields<train::ModelCard::Norm> {
   template <typename Record, typename Visitor>
   static void visit(Record& norm, const Visitor& visit) {
     visit("kind", norm.kind);
-    train::require_one_of(visit, "kind", norm.kind, {"batchnorm", "renorm", "native"});
     visit("scale", norm.scale);
     visit("eps", norm.eps, Limits{train::kMin, 1.0});
   }

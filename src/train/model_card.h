@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "train/config.h"
+
 namespace renorm::train {
 
 // The files that hold a model and its card.
@@ -15,7 +17,7 @@ ModelFormat model_format(const std::string& file);
 
 struct ModelCard {
   struct Norm {
-    std::string kind = "renorm";  // batchnorm, renorm, native
+    NormKind kind = NormKind::kRenorm;
     bool scale = false;
     double eps = 1e-3;
   };

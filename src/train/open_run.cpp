@@ -19,8 +19,7 @@ data::Dataset open_data(const Config& config, data::OpenOptions options) {
   transform.jitter = {config.jitter, config.jitter, config.jitter};
   options.images.seed = config.seed;
   options.images.val_fraction = config.val_fraction;
-  options.images.on_bad_image =
-      config.on_bad_image == "skip" ? data::OnBadImage::kSkip : data::OnBadImage::kFail;
+  options.images.on_bad_image = config.on_bad_image;
   return data::open_dataset(config.data, options);
 }
 

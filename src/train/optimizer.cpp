@@ -8,8 +8,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "base/errors.h"
-#include "base/text.h"
 #include "train/dense.h"
 #include "train/optimizer_rules.h"
 
@@ -179,15 +177,17 @@ void scale(const torch::Tensor& tensor, double factor) {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters) {
-  const std::string& kind = options.kind;
-  if (kind == "rmsprop-tf")
-    return std::make_unique<RuleOptimizer<RmspropRule<RmspropForm::kTensorFlow>>>(options, parameters);
-  if (kind == "rmsprop")
-    return std::make_unique<RuleOptimizer<RmspropRule<RmspropForm::kLibTorch>>>(options, parameters);
-  if (kind == "sgd") return std::make_unique<RuleOptimizer<SgdRule>>(options, parameters);
-  if (kind == "adamw") return std::make_unique<RuleOptimizer<AdamwRule>>(options, parameters);
-  throw UsageError("there is no optimizer '" + printable(kind) + "'" +
-                   name_hint(kind, {"rmsprop-tf", "rmsprop", "sgd", "adamw"}));
+  switch (options.kind) {
+    case OptimizerKind::kRmspropTf:
+      return std::make_unique<RuleOptimizer<RmspropRule<RmspropForm::kTensorFlow>>>(options, parameters);
+    case OptimizerKind::kRmsprop:
+      return std::make_unique<RuleOptimizer<RmspropRule<RmspropForm::kLibTorch>>>(options, parameters);
+    case OptimizerKind::kSgd:
+      return std::make_unique<RuleOptimizer<SgdRule>>(options, parameters);
+    case OptimizerKind::kAdamw:
+      break;
+  }
+  return std::make_unique<RuleOptimizer<AdamwRule>>(options, parameters);
 }
 
 double gradient_norm(const std::vector<NamedTensor>& parameters) {

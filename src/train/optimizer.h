@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/config.h"
+
 namespace renorm::train {
 
 struct NamedTensor {
@@ -26,7 +28,7 @@ struct NamedTensor {
 //               p -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) at step t = 1, 2, ...
 // The last three are LibTorch's, the first is TensorFlow's, with which Inception was trained.
 struct OptimizerOptions {
-  std::string kind;  // rmsprop-tf, rmsprop, sgd, adamw
+  OptimizerKind kind = OptimizerKind::kRmspropTf;
   double momentum = 0.0;
   double alpha = 0.9;
   double beta1 = 0.9;
@@ -46,7 +48,6 @@ class Optimizer {
 };
 
 // Weight decay applies to parameters of two and more dimensions: norms and biases are left alone.
-// Throws UsageError if there is no such kind.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters);
 

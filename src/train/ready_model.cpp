@@ -33,12 +33,23 @@ int64_t count_parameters(const models::Classifier& model) {
   return count;
 }
 
+// Limits of r and d mean nothing in evaluation.
+NormKind evaluation_norm(NormKind kind) {
+  switch (kind) {
+    case NormKind::kBatchnorm:
+    case NormKind::kRenorm:
+      return NormKind::kBatchnorm;
+    case NormKind::kNative:
+      break;
+  }
+  return kind;
+}
+
 // The net that a card describes, with weights of no meaning.
 std::shared_ptr<models::Classifier> blank_model(const ModelCard& card) {
   if (card.folded) return blank_folded(blueprint_of(card));
-  // Limits of r and d mean nothing in evaluation.
   Config config;
-  config.norm = card.norm.kind == "native" ? "native" : "batchnorm";
+  config.norm = evaluation_norm(card.norm.kind);
   config.norm_scale = card.norm.scale;
   config.norm_eps = card.norm.eps;
   const Blueprint blueprint = blueprint_of(card);

@@ -84,7 +84,7 @@ void check_sizes(const Config& config, const Sizes& sizes) {
                     "smaller --microbatch",
                     sizes.microbatch, config.chunk));
   }
-  if (config.norm == "native" && config.chunk > sizes.microbatch) {
+  if (config.norm == NormKind::kNative && config.chunk > sizes.microbatch) {
     throw UsageError(
         fmt::format("--chunk must be {} with --norm native, which normalises all of a pass together, got {}; "
                     "leave it out",
@@ -121,22 +121,33 @@ void check_used(const Config& config, const std::string& name, bool used, const 
   throw UsageError(fmt::format("--{} has no effect with --{}; leave it out", name, because));
 }
 
+// The settings among momentum, alpha, beta1, beta2 and optimizer-eps that an optimizer reads.
+std::set<std::string> settings_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kRmspropTf:
+    case OptimizerKind::kRmsprop:
+      return {"momentum", "alpha", "optimizer-eps"};
+    case OptimizerKind::kSgd:
+      return {"momentum"};
+    case OptimizerKind::kAdamw:
+      return {"beta1", "beta2", "optimizer-eps"};
+  }
+  return {};
+}
+
 void check_all_used(const Config& config) {
-  const std::string& kind = config.optimizer;
-  const bool rmsprop = kind == "rmsprop" || kind == "rmsprop-tf";
-  check_used(config, "momentum", kind != "adamw", "optimizer " + kind);
-  check_used(config, "alpha", rmsprop, "optimizer " + kind);
-  check_used(config, "beta1", kind == "adamw", "optimizer " + kind);
-  check_used(config, "beta2", kind == "adamw", "optimizer " + kind);
-  check_used(config, "optimizer-eps", kind != "sgd", "optimizer " + kind);
-  check_used(config, "lr-final", config.lr_schedule != "constant", "lr-schedule constant");
-  check_used(config, "clip", config.norm == "renorm", "norm " + config.norm);
+  const std::set<std::string> used = settings_of(config.optimizer);
+  for (const char* name : {"momentum", "alpha", "beta1", "beta2", "optimizer-eps"}) {
+    check_used(config, name, used.count(name) > 0, "optimizer " + name_of(config.optimizer));
+  }
+  check_used(config, "lr-final", config.lr_schedule != LrSchedule::kConstant, "lr-schedule constant");
+  check_used(config, "clip", config.norm == NormKind::kRenorm, "norm " + name_of(config.norm));
   const std::string data = split_spec(config.data).first;
   for (const char* name :
        {"val-fraction", "image-size", "crop-area", "flip", "jitter", "on-bad-image", "loader-threads"}) {
     check_used(config, name, data == "folder", "data " + printable(data));
   }
-  if (config.lr_schedule == "exponential" && config.lr_final == 0.0) {
+  if (config.lr_schedule == LrSchedule::kExponential && config.lr_final == 0.0) {
     throw UsageError("--lr-final must be above 0 with --lr-schedule exponential, which never reaches 0");
   }
 }

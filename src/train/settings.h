@@ -17,9 +17,9 @@ struct Setting {
   Type type;
   std::string placeholder;  // "SPEC", "NAME", "N", "X"; "" for a switch
   std::string help;         // one line, with the choices and the default in words where it is computed
-  // Reads text ("true" or "false" for a switch) into a config. Throws UsageError that starts with "--NAME"
-  // and says what was expected and what came; the config is then as it was. Text is UTF-8 without NUL;
-  // sampler and clip specs are read here already.
+  // Reads text ("true" or "false" for a switch) into a config. Throws UsageError with what was expected and
+  // what was given; the config is then unchanged. The message starts with "--NAME", or with "unknown" for a
+  // name that is not in the list. Text is UTF-8 without NUL; sampler and clip specs are parsed here already.
   std::function<void(Config&, const std::string& text)> set;
   // The text that `set` reads back to the same value.
   std::function<std::string(const Config&)> get;

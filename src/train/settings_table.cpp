@@ -82,19 +82,14 @@ Setting text(std::string name, std::string group, std::string Config::*field, st
       name, group, Setting::Type::kText, "SPEC", help, set, [field](const Config& c) { return c.*field; }};
 }
 
-Setting choice(std::string name, std::string group, std::string Config::*field,
-               std::vector<std::string> choices, std::string help) {
-  const auto set = [flag = "--" + name, field, choices](Config& config, const std::string& given) {
-    for (const std::string& known : choices) {
-      if (given != known) continue;
-      config.*field = given;
-      return;
-    }
-    throw UsageError(
-        fmt::format("{} does not know '{}'{}", flag, printable(given), name_hint(given, choices)));
+// "{}" in `help` becomes the list of names.
+template <typename Enum>
+Setting choice(std::string name, std::string group, Enum Config::*field, const std::string& help = "{}") {
+  const auto set = [field](Config& config, const std::string& given) {
+    config.*field = parse_choice<Enum>(given);
   };
-  return {
-      name, group, Setting::Type::kText, "NAME", help, set, [field](const Config& c) { return c.*field; }};
+  const auto get = [field](const Config& config) { return name_of(config.*field); };
+  return {name, group, Setting::Type::kText, "NAME", fmt::format(help, choice_help<Enum>()), set, get};
 }
 
 template <typename T>
@@ -169,8 +164,7 @@ void add_pictures(std::vector<Setting>& table) {
   table.push_back(number("jitter", group, &C::jitter, {0.0, 1.0},
                          "how far brightness, contrast and saturation of training pictures vary"));
   table.push_back(
-      choice("on-bad-image", group, &C::on_bad_image, {"fail", "skip"},
-             "fail, or skip: take another of its class, count it, give up above 1 % of the files"));
+      choice("on-bad-image", group, &C::on_bad_image, "what an image that cannot be read causes: {}"));
   table.push_back(whole("loader-threads", group, &C::loader_threads, 0, 1024,
                         "threads that decode images, which changes no result; 0: as --threads"));
 }
@@ -182,8 +176,7 @@ void add_model_and_length(std::vector<Setting>& table) {
       text("model", "Model", &C::model,
            "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small or convnet[:SPEC]; "
            "`renorm models` lists them"));
-  table.push_back(choice("norm", "Model", &C::norm, {"batchnorm", "renorm", "native"},
-                         "batchnorm, renorm or native (LibTorch's own batchnorm and a separate ReLU)"));
+  table.push_back(choice("norm", "Model", &C::norm));
   table.push_back(toggle("norm-scale", "Model", &C::norm_scale,
                          "train the norms' weight, which is fixed at 1 otherwise"));
   table.push_back(
@@ -198,10 +191,9 @@ void add_model_and_length(std::vector<Setting>& table) {
   table.push_back(text("init", "Model", &C::init,
                        "start from the weights in this safetensors file: torchvision's or renorm's"));
   table.back().placeholder = "FILE";
-  table.push_back(choice("dtype", "Model", &C::dtype, {"float", "bf16"},
-                         "of the activations: float or bf16; parameters and averages stay float"));
-  table.push_back(choice("memory-format", "Model", &C::memory_format, {"auto", "nchw", "channels-last"},
-                         "nchw, channels-last or auto (the faster one for the model)"));
+  table.push_back(
+      choice("dtype", "Model", &C::dtype, "of the activations: {}; parameters and averages stay float"));
+  table.push_back(choice("memory-format", "Model", &C::memory_format));
   table.push_back(
       whole("steps", "Length", &C::steps, 0, kMostSteps, "steps of the run; 0: as --epochs says, or 2000"));
   table.push_back(number("epochs", "Length", &C::epochs, {0.0, 1e6},
@@ -211,11 +203,9 @@ void add_model_and_length(std::vector<Setting>& table) {
 void add_update(std::vector<Setting>& table) {
   using C = Config;
   const std::string group = "Optimisation";
-  table.push_back(choice("optimizer", group, &C::optimizer, {"rmsprop-tf", "rmsprop", "sgd", "adamw"},
-                         "rmsprop-tf (epsilon inside the root), rmsprop, sgd or adamw"));
+  table.push_back(choice("optimizer", group, &C::optimizer));
   table.push_back(number("lr", group, &C::lr, {0.0, 1000.0}, "learning rate after the warm-up"));
-  table.push_back(choice("lr-schedule", group, &C::lr_schedule, {"exponential", "cosine", "constant"},
-                         "exponential, cosine or constant"));
+  table.push_back(choice("lr-schedule", group, &C::lr_schedule));
   table.push_back(
       number("lr-final", group, &C::lr_final, {0.0, 1.0}, "learning rate at the end as a fraction of --lr"));
   table.push_back(

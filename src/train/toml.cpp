@@ -175,7 +175,8 @@ void apply(const toml::key& key, const toml::node& value, const std::string& fil
   try {
     setting->set(config, text);
   } catch (const UsageError& error) {
-    refuse(file, value.source().begin, std::string(error.what()).substr(2));  // without the flag's dashes
+    const std::string message = error.what();
+    refuse(file, value.source().begin, message.substr(message.rfind("--", 0) == 0 ? 2 : 0));
   }
 }
 

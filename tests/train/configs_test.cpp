@@ -37,7 +37,7 @@ TEST(PapersConfigs, AreReadAndHaveAllArms) {
 TEST(PapersConfigs, HaveThePapersStepOptimizerAndAverages) {
   for (const auto& [name, config] : all_configs()) {
     EXPECT_EQ(config.workers * config.minibatch, 50 * 32) << name;
-    EXPECT_EQ(config.optimizer, "rmsprop-tf") << name;
+    EXPECT_EQ(config.optimizer, OptimizerKind::kRmspropTf) << name;
     EXPECT_EQ(config.norm_momentum, 0.01) << name;
     EXPECT_FALSE(config.norm_scale) << name;
     EXPECT_GT(config.ema_decay, 0.0) << name;
@@ -49,7 +49,7 @@ TEST(PapersConfigs, DifferFromEachOtherInWhatTheArmsAreAbout) {
   const std::map<std::string, Config> configs = all_configs();
   for (const auto& [name, config] : configs) {
     const bool renorm = name.find("-renorm") != std::string::npos;
-    EXPECT_EQ(config.norm, renorm ? "renorm" : "batchnorm") << name;
+    EXPECT_EQ(config.norm, renorm ? NormKind::kRenorm : NormKind::kBatchnorm) << name;
     EXPECT_EQ(config.sampler, name.find("pairs") != std::string::npos ? "labels:16x2" : "iid") << name;
     EXPECT_EQ(config.split_pairs, name.find("halves") != std::string::npos) << name;
     const bool halves = config.split_pairs;

@@ -34,10 +34,10 @@ TEST_F(OptimizerMemoryTest, OrderOfMemoryDoesNotMatter) {
         optimizer->step(kRate);
       }
     }
-    EXPECT_TRUE(torch::equal(last[0].tensor, plain[0].tensor)) << options.kind;
+    EXPECT_TRUE(torch::equal(last[0].tensor, plain[0].tensor)) << name_of(options.kind);
     // These go through double and are rounded at other places.
-    EXPECT_LE(error(mixed[0].tensor, plain[0].tensor), kFloatTolerance) << options.kind;
-    EXPECT_LE(error(strided[0].tensor, plain[0].tensor), kFloatTolerance) << options.kind;
+    EXPECT_LE(error(mixed[0].tensor, plain[0].tensor), kFloatTolerance) << name_of(options.kind);
+    EXPECT_LE(error(strided[0].tensor, plain[0].tensor), kFloatTolerance) << name_of(options.kind);
   }
 }
 
@@ -58,7 +58,7 @@ TEST_F(OptimizerMemoryTest, GoesOnWhenTheModelMovesToAnotherOrderOfMemory) {
         optimizer->step(kRate);
       }
     }
-    EXPECT_LE(error(moved[0].tensor, plain[0].tensor), kFloatTolerance) << options.kind;
+    EXPECT_LE(error(moved[0].tensor, plain[0].tensor), kFloatTolerance) << name_of(options.kind);
   }
 }
 

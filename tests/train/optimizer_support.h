@@ -66,7 +66,7 @@ inline bool same_bits(const std::vector<NamedTensor>& a, const std::vector<Named
 
 inline OptimizerOptions options_of(const std::string& kind, double momentum, double weight_decay) {
   OptimizerOptions options;
-  options.kind = kind;
+  options.kind = parse_choice<OptimizerKind>(kind);
   options.momentum = momentum;
   options.weight_decay = weight_decay;
   return options;

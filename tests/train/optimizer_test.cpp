@@ -27,11 +27,11 @@ std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerOptions& o,
         {decaying, std::make_unique<Options>(options)}, {exempt, std::make_unique<Options>(plain)}});
   };
   using Made = std::unique_ptr<torch::optim::Optimizer>;
-  if (o.kind == "rmsprop") {
+  if (o.kind == OptimizerKind::kRmsprop) {
     return build([](auto groups) -> Made { return std::make_unique<torch::optim::RMSprop>(groups); },
                  torch::optim::RMSpropOptions(kRate).alpha(o.alpha).eps(o.eps).momentum(o.momentum));
   }
-  if (o.kind == "sgd") {
+  if (o.kind == OptimizerKind::kSgd) {
     const auto defaults = torch::optim::SGDOptions(kRate).momentum(o.momentum);
     return build([&](auto groups) -> Made { return std::make_unique<torch::optim::SGD>(groups, defaults); },
                  defaults);
@@ -41,7 +41,7 @@ std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerOptions& o,
 }
 
 void expect_libtorchs(const OptimizerOptions& options, at::ScalarType dtype) {
-  SCOPED_TRACE(options.kind + " momentum " + std::to_string(options.momentum) + " decay " +
+  SCOPED_TRACE(name_of(options.kind) + " momentum " + std::to_string(options.momentum) + " decay " +
                std::to_string(options.weight_decay) + " " + c10::toString(dtype));
   auto ours = make_parameters(dtype);
   auto theirs = copies(ours);
@@ -148,8 +148,8 @@ TEST_F(OptimizerTest, GoesOnExactlyFromRestoredState) {
       set_gradients(second_part, step);
       after->step(rate_at(step));
     }
-    EXPECT_TRUE(same_bits(second_part, whole)) << options.kind;
-    EXPECT_TRUE(same_bits(after->state(), uninterrupted->state())) << options.kind;
+    EXPECT_TRUE(same_bits(second_part, whole)) << name_of(options.kind);
+    EXPECT_TRUE(same_bits(after->state(), uninterrupted->state())) << name_of(options.kind);
   }
 }
 
@@ -160,14 +160,15 @@ TEST_F(OptimizerTest, LeavesParametersWithoutGradientAlone) {
     const auto optimizer = make_optimizer(options, parameters);
     const std::string state_before = encode_tensors(optimizer->state());
     optimizer->step(kRate);
-    EXPECT_TRUE(same_bits(parameters, before)) << options.kind;
-    EXPECT_EQ(encode_tensors(optimizer->state()), state_before) << options.kind;
+    EXPECT_TRUE(same_bits(parameters, before)) << name_of(options.kind);
+    EXPECT_EQ(encode_tensors(optimizer->state()), state_before) << name_of(options.kind);
 
     set_gradients(parameters, 0);
     parameters[2].tensor.mutable_grad() = torch::Tensor();
     optimizer->step(kRate);
     for (size_t i = 0; i < parameters.size(); ++i) {
-      EXPECT_EQ(torch::equal(parameters[i].tensor, before[i].tensor), i == 2) << options.kind << " " << i;
+      EXPECT_EQ(torch::equal(parameters[i].tensor, before[i].tensor), i == 2)
+          << name_of(options.kind) << " " << i;
     }
   }
 }
@@ -181,7 +182,7 @@ TEST_F(OptimizerTest, LearningRateZeroLeavesTheBits) {
       set_gradients(parameters, step);
       optimizer->step(0.0);
     }
-    EXPECT_TRUE(same_bits(parameters, before)) << options.kind;
+    EXPECT_TRUE(same_bits(parameters, before)) << name_of(options.kind);
   }
 }
 

@@ -69,8 +69,7 @@ TEST(ConfigFile, NamesLineColumnAndTheNearestKey) {
 TEST(ConfigFile, NamesThePlaceOfAValueOutOfRange) {
   EXPECT_EQ(refusal_of("seed = 1\nema-decay = 1.5\n"),
             "run.toml:2:13: ema-decay must be a number from 0 to below 1, got '1.5'");
-  EXPECT_EQ(refusal_of("norm = 'renrom'"),
-            "run.toml:1:8: norm does not know 'renrom'; did you mean 'renorm'?");
+  EXPECT_EQ(refusal_of("norm = 'renrom'"), "run.toml:1:8: unknown norm 'renrom'; did you mean 'renorm'?");
   EXPECT_EQ(refusal_of("sampler = 'iid:3'").rfind("run.toml:1:11: sampler: ", 0), 0U);
   EXPECT_EQ(refusal_of("lr = nan"), "run.toml:1:6: lr must be a number from 0 to 1000, got 'nan'");
   EXPECT_EQ(refusal_of("lr = -inf"), "run.toml:1:6: lr must be a number from 0 to 1000, got '-inf'");
@@ -161,9 +160,9 @@ class RandomConfig {
     config.model = text();
     config.sampler = pick({"iid", "labels:16x2", "labels:3x1:distinct", "blocks:8x16x2"});
     config.clip = pick({"paper", "paper@130000", "3,5", "inf,inf", "hold:4%,r:3@31%,d:5@19%"});
-    config.norm = pick({"batchnorm", "renorm", "native"});
-    config.optimizer = pick({"rmsprop-tf", "rmsprop", "sgd", "adamw"});
-    config.lr_schedule = pick({"exponential", "cosine", "constant"});
+    config.norm = pick_any<NormKind>();
+    config.optimizer = pick_any<OptimizerKind>();
+    config.lr_schedule = pick_any<LrSchedule>();
     config.split_pairs = whole(0, 1) == 1;
     config.deal = whole(0, 1) == 1;
     config.norm_scale = whole(0, 1) == 1;
@@ -193,6 +192,10 @@ class RandomConfig {
   double fraction() {
     const double value = std::uniform_real_distribution<double>(0.001, 0.999)(random_);
     return std::ldexp(value, -static_cast<int>(whole(0, 900)));
+  }
+  template <typename Enum>
+  Enum pick_any() {
+    return parse_choice<Enum>(pick(choice_names<Enum>()));
   }
   std::string pick(const std::vector<std::string>& choices) {
     return choices[static_cast<size_t>(whole(0, static_cast<int64_t>(choices.size()) - 1))];

@@ -29,7 +29,7 @@ inline train::ModelCard card_for(const Kind& kind, bool folded) {
   card.renorm = "0";
   card.model = kind.model;
   card.folded = folded;
-  card.norm = {kind.norm, kind.scale, 1e-3};
+  card.norm = {parse_choice<train::NormKind>(kind.norm), kind.scale, 1e-3};
   card.weights = "raw";
   card.input = {3, 12, 10, {0.5, 0.5, 0.5}, {0.25, 0.25, 0.25}, 1.0};
   card.classes = {"a", "b", "c", "d", "e"};
@@ -56,7 +56,7 @@ inline void randomize(const torch::nn::Module& model) {
 inline std::shared_ptr<models::Classifier> trained(const Kind& kind) {
   torch::manual_seed(1702);
   train::Config config;
-  config.norm = kind.norm;
+  config.norm = parse_choice<train::NormKind>(kind.norm);
   config.norm_scale = kind.scale;
   config.steps = 100;
   const train::Blueprint blueprint = train::blueprint_of(card_for(kind, false));

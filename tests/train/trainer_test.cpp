@@ -96,8 +96,8 @@ TEST(Trainer, GivesTheSameInFloatUpToKinksOfRelus) {
 
 TEST(Trainer, LearnsTheTinySet) {
   Trainer trainer = tiny_trainer([](Config& config) {
-    config.optimizer = "adamw";
-    config.lr_schedule = "constant";
+    config.optimizer = OptimizerKind::kAdamw;
+    config.lr_schedule = LrSchedule::kConstant;
     config.lr = 0.02;
   });
   const double before = trainer.evaluate_test().raw.accuracy;
@@ -136,10 +136,10 @@ TEST(Trainer, MovesTheAveragesOnceAStepByTheMeanOverTheGroups) {
 // One step of plain gradient descent is weight - lr * gradient of the mean loss over all examples.
 TEST(Trainer, FollowsTheMeanGradientOverAllExamplesOfTheStep) {
   const auto plain = [](Config& config) {
-    config.optimizer = "sgd";
-    config.lr_schedule = "constant";
+    config.optimizer = OptimizerKind::kSgd;
+    config.lr_schedule = LrSchedule::kConstant;
     config.lr = 0.1;
-    config.norm = "batchnorm";
+    config.norm = NormKind::kBatchnorm;
     config.workers = 2;
     config.microbatch = 8;
   };
@@ -195,14 +195,14 @@ TEST(Trainer, LoadingAheadChangesNothing) {
 // Activations of 8 bits of mantissa: the loss agrees to their rounding, and what is kept stays float.
 TEST(Trainer, ComputesInBfloat16WithFloatParametersAndAverages) {
   const auto learning = [](Config& config) {
-    config.optimizer = "adamw";
-    config.lr_schedule = "constant";
+    config.optimizer = OptimizerKind::kAdamw;
+    config.lr_schedule = LrSchedule::kConstant;
     config.lr = 0.02;
   };
   Trainer exact = tiny_trainer(learning);
   Trainer rounded = tiny_trainer([&](Config& config) {
     learning(config);
-    config.dtype = "bf16";
+    config.dtype = Dtype::kBf16;
   });
   const double loss = exact.step().loss;
   EXPECT_NEAR(rounded.step().loss, loss, 0.02 * loss);
@@ -241,17 +241,17 @@ TEST(Trainer, LearnsFromTheAuxiliaryHeadToo) {
 }
 
 TEST(Trainer, GivesTheSameInBothMemoryFormats) {
-  Trainer nchw = tiny_trainer([](Config& config) { config.memory_format = "nchw"; });
-  Trainer last = tiny_trainer([](Config& config) { config.memory_format = "channels-last"; });
+  Trainer nchw = tiny_trainer([](Config& config) { config.memory_format = MemoryFormat::kNchw; });
+  Trainer last = tiny_trainer([](Config& config) { config.memory_format = MemoryFormat::kChannelsLast; });
   for (Trainer* trainer : {&nchw, &last}) take_steps(*trainer, 10);
   EXPECT_LE(difference(last, nchw), 1e-4);
 }
 
 TEST(Trainer, RestoredInTheMiddleItGoesOnExactly) {
-  for (const char* optimizer : {"rmsprop-tf", "rmsprop", "sgd", "adamw"}) {
+  for (const Choice<OptimizerKind>& optimizer : Choices<OptimizerKind>::kAll) {
     const auto kind = [optimizer](Config& config) {
-      config.optimizer = optimizer;
-      if (std::string(optimizer) != "adamw") config.momentum = 0.9;
+      config.optimizer = optimizer.value;
+      if (optimizer.value != OptimizerKind::kAdamw) config.momentum = 0.9;
       config.label_smoothing = 0.1;
       config.clip_gradient = 1.0;
       config.weight_decay = 1e-4;
@@ -263,7 +263,7 @@ TEST(Trainer, RestoredInTheMiddleItGoesOnExactly) {
     Trainer second = tiny_trainer(kind);
     second.restore(first.encode(), 3, "checkpoint");
     take_steps(second, 3);
-    EXPECT_EQ(whole.encode(), second.encode()) << optimizer;
+    EXPECT_EQ(whole.encode(), second.encode()) << optimizer.name;
   }
 }
 
@@ -325,9 +325,9 @@ TEST(Trainer, NamesTheParameterWhoseGradientIsNotFiniteAndChangesNothing) {
 }
 
 TEST(Trainer, ClipsTheGradientAndReportsItsNormBefore) {
-  Trainer free = tiny_trainer([](Config& config) { config.optimizer = "sgd"; });
+  Trainer free = tiny_trainer([](Config& config) { config.optimizer = OptimizerKind::kSgd; });
   Trainer clipped = tiny_trainer([](Config& config) {
-    config.optimizer = "sgd";
+    config.optimizer = OptimizerKind::kSgd;
     config.clip_gradient = 1e-3;
   });
   const auto start = named_parameters(clipped.model());
@@ -344,11 +344,12 @@ TEST(Trainer, ClipsTheGradientAndReportsItsNormBefore) {
 }
 
 TEST(Trainer, WorksWithEveryNorm) {
-  for (const char* norm : {"renorm", "batchnorm", "native"}) {
-    Trainer trainer = tiny_trainer([norm](Config& config) { config.norm = norm; });
+  for (const Choice<NormKind>& norm : Choices<NormKind>::kAll) {
+    Trainer trainer = tiny_trainer([norm](Config& config) { config.norm = norm.value; });
     take_steps(trainer, 3);
-    EXPECT_EQ(trainer.norm_layer_count(), std::string(norm) == "native" ? 0 : 2) << norm;
-    EXPECT_EQ(trainer.pass(), std::string(norm) == "native" ? 4 : 32) << norm;
+    const bool native = norm.value == NormKind::kNative;
+    EXPECT_EQ(trainer.norm_layer_count(), native ? 0 : 2) << norm.name;
+    EXPECT_EQ(trainer.pass(), native ? 4 : 32) << norm.name;
   }
 }
 

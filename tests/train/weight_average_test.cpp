@@ -229,7 +229,7 @@ TEST_F(WeightAverageTest, OptimizerGoesOnAfterASwap) {
   for (Net trained : {net, other}) {
     const bool swaps = results.empty();
     OptimizerOptions options;
-    options.kind = "rmsprop-tf";
+    options.kind = OptimizerKind::kRmspropTf;
     options.momentum = 0.9;
     const auto optimizer = make_optimizer(options, named_parameters(*trained));
     WeightAverage average(*trained, kDecay);

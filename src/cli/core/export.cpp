@@ -90,8 +90,8 @@ void print_model(const train::OpenedRun& run, const train::ReadyModel& exported)
   print_line("parameters", grouped(exported.parameters));
   print_line("input", fmt::format("float [n, {}, {}, {}], (byte / 255 - mean) / std", card.input.channels,
                                   card.input.height, card.input.width));
-  if (run.state.config.dtype != "float") {
-    print_line("computes", fmt::format("in float; the run computed in {}", run.state.config.dtype));
+  if (run.state.config.dtype != train::Dtype::kFloat) {
+    print_line("computes", fmt::format("in float; the run computed in {}", name_of(run.state.config.dtype)));
   }
 }
 

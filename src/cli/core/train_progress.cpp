@@ -18,9 +18,9 @@ constexpr double kWorthTelling = 5.0;  // percent of the time spent waiting for 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100.0 * fraction); }
 
 std::string norm_text(const train::Config& config) {
-  std::string text = fmt::format("{}, eps {}, momentum {}{}", config.norm, shortest(config.norm_eps),
+  std::string text = fmt::format("{}, eps {}, momentum {}{}", name_of(config.norm), shortest(config.norm_eps),
                                  shortest(config.norm_momentum), config.norm_scale ? ", weight trained" : "");
-  if (config.norm != "renorm") return text;
+  if (config.norm != train::NormKind::kRenorm) return text;
   const ClipSchedule clip = train::to_schedule(train::parse_clip(config.clip), config.steps);
   return text + ", " + clip.to_string();
 }
@@ -44,12 +44,12 @@ std::string data_text(const data::Dataset& dataset) {
 }
 
 std::string optimiser_text(const train::Config& config) {
-  std::string text =
-      fmt::format("{}, learning rate {} {}", config.optimizer, shortest(config.lr), config.lr_schedule);
-  if (config.lr_schedule != "constant") text += fmt::format(" to {} of it", percent(config.lr_final));
+  std::string text = fmt::format("{}, learning rate {} {}", name_of(config.optimizer), shortest(config.lr),
+                                 name_of(config.lr_schedule));
+  if (config.lr_schedule != train::LrSchedule::kConstant)
+    text += fmt::format(" to {} of it", percent(config.lr_final));
   if (config.warmup > 0) text += fmt::format(", warm-up {} steps", config.warmup);
-  const bool has_momentum = config.optimizer != "adamw" && config.momentum > 0.0;
-  if (has_momentum) text += fmt::format(", momentum {}", shortest(config.momentum));
+  if (config.momentum > 0.0) text += fmt::format(", momentum {}", shortest(config.momentum));
   if (config.weight_decay > 0.0) text += fmt::format(", weight decay {}", shortest(config.weight_decay));
   return text;
 }
@@ -113,7 +113,7 @@ void TrainProgress::data_progress(int64_t done, int64_t total) {
 void TrainProgress::started(train::Trainer& trainer) {
   steps_ = trainer.config().steps;
   first_step_ = trainer.steps_done();
-  renorm_ = trainer.config().norm == "renorm";
+  renorm_ = trainer.config().norm == train::NormKind::kRenorm;
   averages_ = trainer.average() != nullptr;
   watch_ = {};
   for (const auto& [name, value] : start_block(trainer, folder_)) {

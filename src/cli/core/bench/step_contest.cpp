@@ -74,9 +74,10 @@ train::Config config_for(const BenchStepOptions& options, const Contestant& cont
   config.model = options.model;
   config.workers = options.workers;
   config.minibatch = options.minibatch;
-  config.norm = contestant.norm == "tensor-ops" ? "native" : contestant.norm;
-  if (contestant.norm == "renorm") config.clip = fmt::format("{},{}", kRMax, kDMax);
-  config.memory_format = contestant.layout;
+  config.norm = contestant.norm == "tensor-ops" ? train::NormKind::kNative
+                                                : parse_choice<train::NormKind>(contestant.norm);
+  if (config.norm == train::NormKind::kRenorm) config.clip = fmt::format("{},{}", kRMax, kDMax);
+  config.memory_format = parse_choice<train::MemoryFormat>(contestant.layout);
   config.threads = options.threads;
   config.steps = kWarmUpSteps + options.steps;
   return config;
