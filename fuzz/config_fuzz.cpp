@@ -1,5 +1,6 @@
 // Input: a config file. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
+#include "train/config_file.h"
 #include "train/settings.h"
 
 using namespace renorm;

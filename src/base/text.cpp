@@ -211,6 +211,19 @@ bool is_utf8(const std::string& text) {
   return true;
 }
 
+bool append_utf8(uint32_t code, std::string* text) {
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  if (surrogate || code > 0x10ffff) return false;
+  const size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  constexpr uint32_t kFirst[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  for (size_t i = length; i-- > 0;) {
+    const uint32_t bits = code >> (6 * i);
+    const bool first = i + 1 == length;
+    *text += static_cast<char>(first ? kFirst[length] | bits : 0x80u | (bits & 0x3fu));
+  }
+  return true;
+}
+
 bool is_control(uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x061c || code == 0x200e || code == 0x200f ||
          (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;

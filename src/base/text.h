@@ -61,6 +61,9 @@ bool continues_character(char c);
 
 bool is_utf8(const std::string& text);
 
+// Returns false, and appends nothing, if Unicode has no such character.
+bool append_utf8(uint32_t code, std::string* text);
+
 // Control characters, line and paragraph separators, and marks that change the direction of writing.
 bool is_control(uint32_t code);
 

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/help.h"
+#include "train/config_file.h"
 #include "train/settings.h"
 
 namespace renorm::cli {

@@ -19,8 +19,8 @@
 #include "record/eval_result.h"
 #include "record/metrics.h"
 #include "train/checkpoint.h"
+#include "train/config_file.h"
 #include "train/run_folder.h"
-#include "train/settings.h"
 
 namespace renorm::experiments {
 namespace {

@@ -1,21 +1,20 @@
-// From a config to a model.
+#include "train/build_model.h"
+
 #include <torch/torch.h>
 
-#include "base/errors.h"
 #include "base/random.h"
 #include "train/clip_spec.h"
-#include "train/trainer.h"
 
 namespace renorm::train {
 namespace {
 
-// Activations of one pass that are kept for the backward pass. A constant, not a share of the machine's
+// Memory for the activations that one pass keeps for the backward pass. A constant, not a share of the machine's
 // memory: the order of summation, and so the bits of a run, must not depend on what else is running.
 constexpr double kActivationBytes = 2.0 * (1 << 30);
-// A convolution's output and the norm's, as floats.
-constexpr double kBytesAValue = 2.0 * sizeof(float);
+// The outputs of a convolution and of its norm, as floats.
+constexpr double kBytesPerValue = 2.0 * sizeof(float);
 
-// Stands in for the norm and counts what passes through it.
+// Replaces the norm and counts the values that pass through it.
 class CountingNormImpl : public torch::nn::Module {
  public:
   explicit CountingNormImpl(std::shared_ptr<int64_t> values) : values_(std::move(values)) {}
@@ -34,7 +33,7 @@ models::InputShape input_of(const data::Description& data) {
   return {data.channels, data.height, data.width, static_cast<int64_t>(data.classes.size())};
 }
 
-int64_t activations_an_example(const Config& config, const data::Description& data) {
+int64_t activations_per_example(const Config& config, const data::Description& data) {
   const auto values = std::make_shared<int64_t>(0);
   const auto count = [values](int64_t /*channels*/, Activation /*activation*/) {
     return torch::nn::AnyModule(CountingNorm(values));
@@ -101,16 +100,16 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
   return model;
 }
 
-int64_t examples_a_pass(const Config& config, const data::Description& data) {
+int64_t examples_per_pass(const Config& config, const data::Description& data) {
   const int64_t all = config.workers * config.minibatch;
-  // LibTorch's layer knows no groups: one pass is one group.
+  // LibTorch's layer has no groups: one pass is one group.
   if (config.norm == NormKind::kNative) return config.microbatch;
-  int64_t most = config.chunk;
-  if (most == 0) {
-    const double each = kBytesAValue * static_cast<double>(activations_an_example(config, data));
-    most = static_cast<int64_t>(std::min(static_cast<double>(all), kActivationBytes / std::max(each, 1.0)));
+  int64_t max = config.chunk;
+  if (max == 0) {
+    const double each = kBytesPerValue * static_cast<double>(activations_per_example(config, data));
+    max = static_cast<int64_t>(std::min(static_cast<double>(all), kActivationBytes / std::max(each, 1.0)));
   }
-  const int64_t groups = std::max<int64_t>(1, std::min(most, all) / config.microbatch);
+  const int64_t groups = std::max<int64_t>(1, std::min(max, all) / config.microbatch);
   return groups * config.microbatch;
 }
 

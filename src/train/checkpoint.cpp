@@ -24,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLongestSums = 1 << 20;
+constexpr int64_t kMaxSumsBytes = 1 << 20;
 constexpr size_t kDigestDigits = 64;
-constexpr int64_t kMostSteps = 1'000'000'000'000'000;
+constexpr int64_t kMaxSteps = 1'000'000'000'000'000;
 const std::string kState = "state.json";
 const std::string kSums = "SHA256SUMS";
 const std::string kPrefix = "step-";
@@ -43,13 +43,13 @@ std::string folder_name(int64_t step) { return fmt::format("{}{:09}", kPrefix, s
 std::optional<int64_t> step_of(const std::string& name) {
   if (name.rfind(kPrefix, 0) != 0) return std::nullopt;
   try {
-    return parse_integer(name.substr(kPrefix.size()), "", 0, kMostSteps);
+    return parse_integer(name.substr(kPrefix.size()), "", 0, kMaxSteps);
   } catch (const UsageError&) {
     return std::nullopt;
   }
 }
 
-// Another process of the same number may have been killed here, so what has the name goes first.
+// A killed process with the same number may have left something of this name; it is deleted first.
 fs::path fresh_path(const std::string& folder, const std::string& kind, const std::string& name) {
   const fs::path path = fs::path(folder) / fmt::format(".{}-{}-{}", kind, name, static_cast<long>(getpid()));
   std::error_code error;
@@ -62,7 +62,7 @@ void rename_to(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("write", to, std::strerror(errno));
 }
 
-// Renamed first: a process that is killed half-way leaves no checkpoint with files missing.
+// Renamed first, so that a process killed half-way leaves no incomplete checkpoint.
 void delete_folder(const std::string& folder, const std::string& name) {
   const fs::path old = fresh_path(folder, "old", name);
   rename_to(fs::path(folder) / name, old);
@@ -71,8 +71,8 @@ void delete_folder(const std::string& folder, const std::string& name) {
   if (error) fail("delete", old, error.message());
 }
 
-// Moves the new folder to its name. What has the name already is exchanged with it in one step where the file
-// system can do so; there is then never a moment without a checkpoint of that name.
+// Moves the new folder to its name. An existing one is exchanged with it in one step where the file system
+// can do so; then a checkpoint of that name exists at every moment.
 void install(const fs::path& temporary, const std::string& folder, const std::string& name) {
   const fs::path target = fs::path(folder) / name;
   std::error_code error;
@@ -86,7 +86,7 @@ void install(const fs::path& temporary, const std::string& folder, const std::st
   fail("write", target, std::strerror(reason));
 }
 
-// One file on disk; its line of SHA256SUMS.
+// Writes one file; returns its line of SHA256SUMS.
 std::string write_part(const fs::path& into, const std::string& name, const std::string& bytes) {
   write_durably(into / name, bytes);
   return fmt::format("{}  {}\n", sha256(bytes), name);
@@ -104,7 +104,7 @@ void write_files(const fs::path& into, const Checkpoint& checkpoint) {
   sync_folder(into);
 }
 
-// Links are for people; a file system that has none is no reason to stop.
+// Links are for users; a file system without them is no reason to stop.
 void point(const std::string& folder, const std::string& link, const std::string& target) {
   const fs::path temporary = fresh_path(folder, "tmp", link);
   if (::symlink(target.c_str(), temporary.c_str()) != 0) {
@@ -124,7 +124,7 @@ void update_links(const std::string& folder, const std::vector<int64_t>& steps, 
   if (::unlink(link.c_str()) != 0 && errno != ENOENT) fail("delete", link, std::strerror(errno));
 }
 
-// Of the steps up to `last`, ascending, all but the newest `keep` and the best go.
+// Deletes the steps up to `last`, except the newest `keep` and the best. `steps` are ascending.
 void prune(const std::string& folder, const std::vector<int64_t>& steps, int64_t last, int64_t best,
            int64_t keep) {
   const auto end = std::upper_bound(steps.begin(), steps.end(), last);
@@ -138,7 +138,7 @@ void prune(const std::string& folder, const std::vector<int64_t>& steps, int64_t
   throw DataError(fmt::format("{}: {}", printable(path), what));
 }
 
-// A file that is not there makes the checkpoint bad, and is no missing input of the user's.
+// A missing file makes the checkpoint invalid; it is not a missing input of the user.
 std::string read_part(const fs::path& path, int64_t limit) {
   try {
     return read_file(path, limit);
@@ -177,7 +177,7 @@ Files parse_sums(const std::string& text, const fs::path& path) {
 Files read_verified(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) refuse(folder, "there is no such checkpoint");
-  const Files sums = parse_sums(read_part(folder / kSums, kLongestSums), folder / kSums);
+  const Files sums = parse_sums(read_part(folder / kSums, kMaxSumsBytes), folder / kSums);
   if (sums.count(kState) == 0) refuse(folder / kState, fmt::format("not listed in {}", kSums));
   for (const std::string& name : list_folder(folder)) {
     if (name != kSums && sums.count(name) == 0) refuse(folder / name, fmt::format("not listed in {}", kSums));
@@ -224,7 +224,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep) {
     fs::remove_all(temporary, error);
     throw;
   }
-  // Nothing older goes before the new one is on disk.
+  // Older ones are deleted only after the new one is on disk.
   sync_folder(path_);
   settle(checkpoint.state, keep);
 }

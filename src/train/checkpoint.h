@@ -1,6 +1,6 @@
-// Checkpoints: folders step-000000500 that are there whole or not at all. No torch.
+// Checkpoints: folders step-000000500, each complete or absent. No torch.
 //   model.safetensors  average.safetensors  optimizer.safetensors  state.json
-//   SHA256SUMS         of all of them; `sha256sum -c SHA256SUMS` in the folder checks them too
+//   SHA256SUMS         of all of them; `sha256sum -c SHA256SUMS` in the folder checks them as well
 #pragma once
 
 #include <cstdint>
@@ -43,31 +43,31 @@ struct Checkpoint {
 
 class CheckpointFolder {
  public:
-  explicit CheckpointFolder(std::string path);  // DIR/checkpoints; made by the first write if it is not there
+  explicit CheckpointFolder(std::string path);  // DIR/checkpoints; made by the first write
 
-  // Written to a temporary folder, synced, renamed, parent synced. Then `last` and `best` (relative symbolic
-  // links, for people) point to what they say, and of the steps up to this one all but the newest `keep` >= 1
-  // and the best are deleted; newer ones, which only a run that went back has, stay until it gets there. A
-  // checkpoint of the same step is replaced. Throws IoError with path and reason; the checkpoints that were
-  // there stay.
+  // Written to a temporary folder, synced, renamed, parent synced. Then the links `last` and `best`
+  // (relative, for users) are set, and of the steps up to this one all but the newest `keep` >= 1 and the
+  // best are deleted. Newer ones, which exist only if the run went back, stay until it reaches them. A
+  // checkpoint of the same step is replaced. Throws IoError with path and reason; the existing checkpoints
+  // stay.
   void write(const Checkpoint& checkpoint, int64_t keep);
-  // The part of `write` that comes after the checkpoint itself: links and deletion. For a run that goes on
-  // from `state`, in case the process that wrote it was killed before it got there. Throws IoError.
+  // The part of `write` after the checkpoint itself: links and deletion. For a run that continues from
+  // `state`, in case the process that wrote it was killed before. Throws IoError.
   void settle(const RunState& state, int64_t keep);
 
-  // Steps that have a folder, ascending. Whether they are good is seen when reading.
+  // Steps that have a folder, ascending. Reading finds out whether they are valid.
   std::vector<int64_t> steps() const;
   std::string path_of(int64_t step) const;
 
-  // Reads and verifies one. Throws DataError naming the file that is torn, altered, absent or too many.
+  // Reads and verifies one. Throws DataError with the file that is torn, altered, missing or unexpected.
   Checkpoint read(int64_t step) const;
-  // "step-500" or "500" to that step, "last" to the newest good one, "best" to the one that the newest good
-  // one calls the best. Throws MissingInputError.
+  // The step of "step-500", "500", "last" (the newest valid one) or "best" (as recorded in the newest valid
+  // one). Throws MissingInputError.
   int64_t find(const std::string& name) const;
-  // The newest good one; `refused` (may be null) gets one sentence for each newer one that was not. Throws
+  // The newest valid one; `refused` (may be null) gets one sentence for each newer, invalid one. Throws
   // MissingInputError if there is none.
   Checkpoint newest(std::vector<std::string>* refused) const;
-  // Deletes what killed processes left behind. No other process may be writing.
+  // Deletes leftovers of killed processes. No other process may be writing.
   void clean() const;
 
  private:

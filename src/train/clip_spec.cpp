@@ -16,7 +16,7 @@ namespace renorm::train {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kMostSteps = 1'000'000'000'000;
+constexpr int64_t kMaxSteps = 1'000'000'000'000;
 const std::string kPaper = "paper";
 
 // The spec and the piece of it that is being read.
@@ -34,17 +34,17 @@ struct Piece {
   }
 };
 
-double read_number(const Piece& piece, double least, double greatest, const std::string& expected) {
+double read_number(const Piece& piece, double min, double max, const std::string& expected) {
   try {
-    return parse_number(piece.text, "", least, greatest) + 0.0;
+    return parse_number(piece.text, "", min, max) + 0.0;
   } catch (const UsageError&) {
     piece.refuse(expected);
   }
 }
 
-int64_t read_steps(const Piece& piece, int64_t least, const std::string& expected) {
+int64_t read_steps(const Piece& piece, int64_t min, const std::string& expected) {
   try {
-    return parse_integer(piece.text, "", least, kMostSteps);
+    return parse_integer(piece.text, "", min, kMaxSteps);
   } catch (const UsageError&) {
     piece.refuse(expected);
   }

@@ -1,4 +1,4 @@
-// "--clip": how far r and d may go. Reading it needs no torch.
+// "--clip": the limits of r and d during a run. Parsing needs no torch.
 #pragma once
 
 #include <renorm/nn/clip_schedule.h>
@@ -25,14 +25,14 @@ struct ClipSpec {
   ClipPoint d_at;
 };
 
-// "paper": the paper's schedule scaled to the length of the run. "paper@130000": as in a run of that many
-// steps. "R,D": constant, R >= 1, D >= 0, "inf" allowed. "hold:H,r:R@S,d:D@S": batchnorm up to step H (0 if
-// left out), then linear to R and D at their steps; steps, or fractions of the run with %:
-// "hold:4%,r:3@31%,d:5@19%". Throws UsageError that says what was expected and where reading stopped.
+// "paper": the schedule of the paper, scaled to the length of the run. "paper@130000": as in a run of that
+// many steps. "R,D": constant, R >= 1, D >= 0, "inf" allowed. "hold:H,r:R@S,d:D@S": batchnorm up to step H
+// (default 0), then linear to R and D at their steps; steps, or fractions of the run with %:
+// "hold:4%,r:3@31%,d:5@19%". Throws UsageError with what was expected and where.
 ClipSpec parse_clip(const std::string& text);
 
-// The steps of a ramp in a run of `steps` steps, fractions rounded. Throws UsageError if one lies before the
-// hold.
+// The steps of a ramp in a run of `steps` steps, with fractions rounded. Throws UsageError if one is before
+// the hold.
 struct ClipSteps {
   int64_t hold = 0;
   int64_t r_at = 0;
@@ -40,8 +40,19 @@ struct ClipSteps {
 };
 ClipSteps clip_steps(const ClipSpec& spec, int64_t steps);
 
-// In a run of `steps` >= 1 steps. Throws UsageError as clip_steps does. Needs LibTorch when linked
-// (clip_schedule_of.cpp), because ClipSchedule does.
-ClipSchedule to_schedule(const ClipSpec& spec, int64_t steps);
+// In a run of `steps` >= 1 steps. Throws UsageError as clip_steps does. Inline, so that only callers need to
+// link ClipSchedule and with it LibTorch.
+inline ClipSchedule to_schedule(const ClipSpec& spec, int64_t steps) {
+  switch (spec.kind) {
+    case ClipSpec::Kind::kPaper:
+      return ClipSchedule::paper().scaled_to(spec.paper_steps > 0 ? spec.paper_steps : steps);
+    case ClipSpec::Kind::kConstant:
+      return ClipSchedule::constant(spec.r_max, spec.d_max);
+    case ClipSpec::Kind::kRamp:
+      break;
+  }
+  const ClipSteps at = clip_steps(spec, steps);
+  return ClipSchedule::ramp(at.hold, spec.r_max, at.r_at, spec.d_max, at.d_at);
+}
 
 }  // namespace renorm::train

@@ -1,5 +1,5 @@
-// Everything that decides what a training run computes, as plain values. No torch.
-// The names, limits and help of these are in the table of settings (settings.h).
+// Everything that determines what a training run computes, as plain values. No torch.
+// Names, limits and help are in the table of settings (settings.h).
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ struct Config {
   std::string sampler = "iid";
   bool split_pairs = false;
   bool deal = false;
-  // people's own images
+  // images of a folder
   double val_fraction = 0.0;  // of the training images; 0: there is a folder val
-  int64_t image_size = 0;     // pixels a side; 0: what the model is made for
-  double crop_area = 0.08;    // least share of a picture that a training crop takes
-  double flip = 0.5;          // how often a training picture is mirrored
+  int64_t image_size = 0;     // pixels per side; 0: the size the model is made for
+  double crop_area = 0.08;    // minimum share of an image that a training crop takes
+  double flip = 0.5;          // probability that a training image is mirrored
   double jitter = 0.4;        // of brightness, contrast and saturation
   data::OnBadImage on_bad_image = data::OnBadImage::kFail;
   int loader_threads = 0;  // 0: as threads
-  // the step
+  // step
   int64_t workers = 1;
-  int64_t minibatch = 0;   // 0: what the sampler makes, or 32
-  int64_t microbatch = 0;  // 0: the whole minibatch (with split_pairs: one group an image of a label)
-  int64_t chunk = 0;       // most examples in one pass; 0: chosen by the trainer
+  int64_t minibatch = 0;   // 0: the sampler's size, or 32
+  int64_t microbatch = 0;  // 0: the whole minibatch (with split_pairs: one group per image of a label)
+  int64_t chunk = 0;       // maximum of examples in one pass; 0: chosen by the trainer
   // model
   std::string model = "inception-small";
   NormKind norm = NormKind::kRenorm;
@@ -42,13 +42,13 @@ struct Config {
   double norm_eps = 1e-3;
   double norm_momentum = 0.01;
   std::string clip = "paper";
-  std::string init;             // safetensors file with weights to start from; "": none
+  std::string init;             // safetensors file with initial weights; "": none
   Dtype dtype = Dtype::kFloat;  // of the activations
   MemoryFormat memory_format = MemoryFormat::kAuto;
   // length
-  int64_t steps = 0;  // one of steps and epochs; both 0: 2,000 steps
+  int64_t steps = 0;  // either steps or epochs; both 0: 2,000 steps
   double epochs = 0.0;
-  // optimisation
+  // optimization
   OptimizerKind optimizer = OptimizerKind::kRmspropTf;
   double lr = 0.003;
   LrSchedule lr_schedule = LrSchedule::kExponential;
@@ -61,16 +61,26 @@ struct Config {
   double optimizer_eps = 1e-8;  // rmsprop-tf, rmsprop, adamw
   double weight_decay = 0.0;
   double label_smoothing = 0.0;
-  double clip_gradient = 0.0;  // greatest norm of the gradient; 0: no limit
+  double clip_gradient = 0.0;  // maximum norm of the gradient; 0: no limit
   double ema_decay = 0.99;     // 0: no average
-  // the run
+  // run
   uint64_t seed = 1;  // below 2^63
   int threads = 0;    // 0: all CPUs
   int64_t log_every = 50;
-  int64_t eval_every = 0;        // 0: ten times a run
+  int64_t eval_every = 0;        // 0: ten evaluations per run
   int64_t checkpoint_every = 0;  // 0: as eval_every
   int64_t keep = 3;              // newest checkpoints kept besides the best
 };
+
+// Checks every value against its limits and all against each other, without opening data. Throws UsageError.
+// Specs of data and model are checked when they are opened.
+void check(const Config& config);
+
+// Fills in the settings that depend on others: minibatch, microbatch, threads, steps (epochs becomes 0),
+// eval_every and checkpoint_every. `chunk` stays 0: the trainer chooses it. `config` has passed check(); only
+// what depends on the number of images is checked here. Throws UsageError. The result is written to
+// DIR/config.toml and compared when a run is resumed; resolving it again changes nothing.
+Config resolved(const Config& config, int64_t training_images);
 
 }  // namespace renorm::train
 

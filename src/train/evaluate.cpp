@@ -18,7 +18,7 @@
 namespace renorm::train {
 namespace {
 
-// Evaluation mode for as long as it lives; then every module is in the mode it was in before.
+// Evaluation mode while this object exists; then every module returns to its former mode.
 class EvaluationMode {
  public:
   explicit EvaluationMode(torch::nn::Module& model)
@@ -26,7 +26,7 @@ class EvaluationMode {
     for (const auto& module : modules_) modules_training_.push_back(module->is_training());
     model_.eval();
   }
-  // A module's mode is set with that of all below it, so the ones above come first.
+  // train() also sets the mode of all submodules, so parents come first.
   ~EvaluationMode() {
     model_.train(training_);
     for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(modules_training_[i]);
@@ -41,7 +41,7 @@ class EvaluationMode {
   std::vector<bool> modules_training_;
 };
 
-// All norms of a model in evaluation mode use the statistics of their input for as long as it lives.
+// While this object exists, all norms of a model in evaluation mode use the statistics of their input.
 class BatchStatistics {
  public:
   explicit BatchStatistics(torch::nn::Module& model) {
@@ -57,7 +57,7 @@ class BatchStatistics {
       hide_averages<torch::nn::BatchNorm3dImpl>(*module);
     }
   }
-  // Backwards, because a module that is registered twice was also hidden twice.
+  // In reverse, because a module that is registered twice was hidden twice.
   ~BatchStatistics() {
     for (auto undo = undo_.rbegin(); undo != undo_.rend(); ++undo) (*undo)();
   }
@@ -65,8 +65,8 @@ class BatchStatistics {
   BatchStatistics& operator=(const BatchStatistics&) = delete;
 
  private:
-  // LibTorch's own layer in training mode would move its averages, even with momentum 0 when the batch is not
-  // finite. One that has none to move does what is wanted; they stay registered as the module's buffers.
+  // LibTorch's own layer in training mode would change its averages, even with momentum 0 if the batch is not
+  // finite. Without averages it normalizes with the batch; they stay registered as buffers of the module.
   template <typename Norm>
   void hide_averages(torch::nn::Module& module) {
     auto* norm = dynamic_cast<Norm*>(&module);
@@ -91,21 +91,21 @@ struct Score {
 };
 
 Score score(const double* logits, int64_t classes, int64_t label) {
-  double greatest = -std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
   int64_t prediction = -1;
   for (int64_t k = 0; k < classes; ++k) {
-    if (logits[k] > greatest) {
-      greatest = logits[k];
+    if (logits[k] > max) {
+      max = logits[k];
       prediction = k;
     }
   }
   double sum = 0.0;
-  for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits[k] - greatest);
-  const double loss = std::log(sum) + greatest - logits[label];
+  for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits[k] - max);
+  const double loss = std::log(sum) + max - logits[label];
   return {loss, prediction == label && !std::isnan(loss)};
 }
 
-// Counts what a model makes of one batch after the other.
+// Sums up the results of a model over batches.
 class Meter {
  public:
   Meter(models::Classifier& model, int64_t classes) : model_(model), classes_(classes) {
@@ -113,12 +113,12 @@ class Meter {
     result_.class_correct.assign(static_cast<size_t>(classes), 0);
   }
 
-  // All that the stream gives.
+  // All batches of the stream.
   void add(data::BatchStream&& stream) {
     while (const auto drawn = stream.next()) add(drawn->batch);
   }
 
-  // Throws DataError if there was nothing but images that could not be read.
+  // Throws DataError if none of the images could be read.
   Evaluation result() const {
     if (result_.images == 0 && result_.skipped > 0) {
       throw DataError(fmt::format("none of the {} images to evaluate on can be read", result_.skipped));
@@ -142,9 +142,9 @@ class Meter {
 
   void count_batch(const torch::Tensor& logits, const torch::Tensor& labels) {
     const auto* values = logits.data_ptr<double>();
-    const auto* wanted = labels.data_ptr<int64_t>();
+    const auto* targets = labels.data_ptr<int64_t>();
     for (int64_t i = 0; i < logits.size(0); ++i) {
-      const int64_t label = wanted[i];
+      const int64_t label = targets[i];
       TORCH_CHECK(label >= 0 && label < classes_, "renorm::train::evaluate: label must be in [0, ", classes_,
                   "), got ", label);
       const Score one = score(values + i * classes_, classes_, label);

@@ -1,4 +1,4 @@
-// How good a model is.
+// Loss and accuracy of a model.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ struct Evaluation {
   }
 };
 
-// Images in one pass: a function of their size alone, so that training and `renorm eval` compute the same
-// bits. Of large images fewer, so that memory is bounded.
+// Images per pass: depends only on their size, so that training and `renorm eval` compute the same bits.
+// Fewer for large images, so that memory is bounded.
 constexpr int64_t kEvaluationBatch = 250;
 constexpr int64_t kEvaluationPixels = 1'600'000;
 int64_t evaluation_batch(const data::Split& split);
 
-// A prediction is the label with the greatest logit, the lowest of equals; logits that are not finite predict
-// nothing and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
-// module is in the mode it was in, also if something was thrown.
+// A prediction is the label with the largest logit, the first of equals. Logits that are not finite predict
+// no label and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
+// module is in its former mode, also after an exception.
 
 // Every example once.
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes);
 
-// The paper's training-mode evaluation: each minibatch of the sampler is normalised with its own statistics,
-// and no average moves. As many minibatches as cover the split once, rounded up. A sampler that fixes the
-// size of its minibatches (labels, blocks) is not asked for `minibatch`. Throws what data::Sampler does.
+// The paper's training-mode evaluation: each minibatch of the sampler is normalized with its own statistics,
+// and no average changes. As many minibatches as cover the split once, rounded up. `minibatch` has no effect
+// for a sampler with minibatches of fixed size (labels, blocks). Throws as data::Sampler does.
 Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data::Split& split,
                                           int64_t classes, const data::SamplerSpec& sampler,
                                           int64_t minibatch, uint64_t seed);

@@ -14,11 +14,11 @@ namespace renorm::train {
 struct LearningRate {
   LrSchedule schedule = LrSchedule::kExponential;
   double base = 0.003;
-  double final_fraction = 0.05;  // of base at the last step; not used by constant
-  int64_t warmup = 0;            // steps of linear rise: base / warmup at step 0, base at step warmup - 1
+  double final_fraction = 0.05;  // of base at the last step; unused by constant
+  int64_t warmup = 0;            // steps of linear increase: base / warmup at step 0, base at step warmup - 1
   int64_t steps = 1;             // length of the run
 
-  // For step 0 .. steps - 1; later steps have the last one's. Exact at both ends; base if there is but one
+  // For steps 0 .. steps - 1; later steps have the last rate. Exact at both ends; base if there is only one
   // step after the warm-up.
   double at(int64_t step) const;
 };

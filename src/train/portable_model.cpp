@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/blocks.h"
-#include "train/weight_average.h"
+#include "train/tensors.h"
 
 namespace renorm::train {
 namespace {

@@ -12,9 +12,9 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "record/safetensors.h"
+#include "train/build_model.h"
 #include "train/tensor_file.h"
 #include "train/torchscript.h"
-#include "train/trainer.h"
 
 namespace renorm::train {
 namespace {
@@ -148,6 +148,7 @@ ReadyModel model_of_run(const std::string& folder, const std::string& checkpoint
   ready.card = card_of(held->run, averaged ? "averaged" : "raw", /*folded=*/false,
                        version == held->run.state.versions.end() ? "" : version->second);
   ready.parameters = count_parameters(*held->run.model);
+  ready.threads = held->run.state.config.threads;
   ready.logits = [held](const torch::Tensor& images) { return held->run.model->forward(images); };
   return ready;
 }

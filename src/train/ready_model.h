@@ -23,6 +23,7 @@ std::string encode_model(const models::Classifier& model, const ModelCard& card,
 struct ReadyModel {
   ModelCard card;
   int64_t parameters = 0;
+  int threads = 0;  // of the run that the model comes from; 0: it comes from a file
   // Float images [n, channels, height, width] -> logits [n, classes]. Throws DataError.
   std::function<torch::Tensor(const torch::Tensor&)> logits;
 };

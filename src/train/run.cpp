@@ -12,6 +12,8 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "base/timing.h"
+#include "train/build_model.h"
+#include "train/config_file.h"
 #include "train/run_folder.h"
 #include "train/settings.h"
 #include "train/tensor_file.h"
@@ -19,14 +21,14 @@
 namespace renorm::train {
 namespace {
 
-// What was asked for of settings that a run may change when it is continued.
+// Applies the given settings that may change when a run is resumed.
 void take_over_free(const RunRequest& request, Config* config) {
   for (const std::string& name : request.given) {
     if (is_free_to_change(name)) find_setting(name).set(*config, find_setting(name).get(request.config));
   }
 }
 
-// The settings of the run in the folder, with what was asked for now where that may change.
+// The settings of the run in the folder, with the given ones that may change.
 Config continued_config(const RunRequest& request, const Config& then, int64_t training_images) {
   Config now = then;
   for (const std::string& name : request.given) {
@@ -34,6 +36,7 @@ Config continued_config(const RunRequest& request, const Config& then, int64_t t
     setting.set(now, setting.get(request.config));
     if (name == "epochs" && now.epochs > 0.0) now.steps = 0;
   }
+  check(now);
   now = resolved(now, training_images);
   const std::vector<std::string> other = differing(then, now);
   if (other.empty()) return now;
@@ -47,12 +50,14 @@ Config continued_config(const RunRequest& request, const Config& then, int64_t t
                   first.get(now)));
 }
 
-// What a run needs while it goes on.
+// A run in progress.
 class Session {
  public:
   Session(const RunRequest& request, Observer& observer)
       : request_(request), observer_(observer), paths_(request.folder), checkpoints_(paths_.checkpoints) {
     const bool old = holds_run(request.folder, request.resume);
+    // The settings given to resume a run are checked together with the rest of its settings.
+    if (!old) check(request.config);
     make_writable_folder(paths_.folder);
     lock_.emplace(paths_.lock);
     clean_run_folder(paths_);
@@ -94,7 +99,7 @@ class Session {
       throw DataError(fmt::format("'{}' holds no good checkpoint: {}", printable(paths_.checkpoints),
                                   fmt::join(refused, "; ")));
     }
-    for (const std::string& sentence : refused) observer_.note(sentence + "; going on from an older one");
+    for (const std::string& sentence : refused) observer_.note(sentence + "; continuing from an older one");
     return checkpoint;
   }
 
@@ -122,8 +127,8 @@ class Session {
   void check_fingerprint(const data::Description& now, const std::string& then) const {
     if (then.empty() || now.fingerprint == then) return;
     throw DataError(
-        fmt::format("the data '{}' is not what the run in '{}' began with: images were added, removed or "
-                    "renamed; bring it back, or start anew in another --out",
+        fmt::format("the data '{}' is not what the run in '{}' started with: images were added, removed "
+                    "or renamed; restore it, or start a new run in another --out",
                     printable(now.spec), printable(paths_.folder)));
   }
 
@@ -136,13 +141,13 @@ class Session {
     const std::string name = printable(file);
     const std::vector<std::string> left = trainer_->start_from(read_tensors(read_file(file), name), name);
     if (left.empty()) return;
-    observer_.note(fmt::format("weights are from '{}', but for {}, which do not fit and start at random",
-                               name, fmt::join(left, ", ")));
+    observer_.note(fmt::format("weights are from '{}', except {}, which do not fit and start at random", name,
+                               fmt::join(left, ", ")));
   }
 
-  // Whatever fails here has found out before the first step.
+  // Output that cannot be written is reported before the first step.
   void start_files() try {
-    // A process that was killed right after its checkpoint has not set the links.
+    // A process killed right after writing its checkpoint has not set the links.
     if (state_.step > 0) checkpoints_.settle(state_, trainer_->config().keep);
     write_atomically(paths_.config, to_toml(trainer_->config()));
     metrics_.emplace(paths_.metrics, state_.metrics_bytes);
@@ -231,7 +236,7 @@ class Session {
 
   void save() {
     const Stopwatch watch;
-    // What the checkpoint refers to is on disk before it.
+    // The checkpoint refers to these files, so they are on disk before it.
     metrics_->sync();
     summary_->sync();
     state_.step = trainer_->steps_done();
@@ -266,7 +271,7 @@ class Session {
   RunState state_;
   std::optional<LineFile> metrics_;
   std::optional<LineFile> summary_;
-  // Images since the last record and seconds spent waiting for them, and how fast they went until then.
+  // Images since the last record, seconds spent waiting for them, and the figures of the last record.
   int64_t window_images_ = 0;
   double window_wait_ = 0.0;
   double rate_ = 0.0;
@@ -276,10 +281,36 @@ class Session {
 
 }  // namespace
 
-RunResult run(const RunRequest& request, Observer& observer) {
-  // What a resumed run is asked for is a part of its settings; it is checked together with the rest of them.
-  if (!holds_run(request.folder, request.resume)) check(request.config);
-  return Session(request, observer).run();
+RunResult run(const RunRequest& request, Observer& observer) { return Session(request, observer).run(); }
+
+data::Dataset open_data(const Config& config, data::OpenOptions options) {
+  const int threads = config.loader_threads > 0 ? config.loader_threads : config.threads;
+  if (threads > 0) options.threads = threads;
+  data::TransformOptions& transform = options.images.transform;
+  transform.size = config.image_size > 0 ? config.image_size : models::model_kind(config.model).picture_size;
+  transform.min_area = config.crop_area;
+  transform.flip = config.flip;
+  transform.jitter = {config.jitter, config.jitter, config.jitter};
+  options.images.seed = config.seed;
+  options.images.val_fraction = config.val_fraction;
+  options.images.on_bad_image = config.on_bad_image;
+  return data::open_dataset(config.data, options);
+}
+
+OpenedRun open_run(const std::string& folder, const std::string& checkpoint) {
+  const CheckpointFolder checkpoints(RunPaths(folder).checkpoints);
+  const Checkpoint found = checkpoints.read(checkpoints.find(checkpoint));
+  OpenedRun opened;
+  opened.state = found.state;
+  opened.checkpoint = checkpoints.path_of(found.state.step);
+  opened.model = build_model(found.state.config, found.state.data);
+  restore_file(found.tensors, kModelFile, opened.checkpoint, named_state(*opened.model));
+  if (found.state.config.ema_decay > 0.0) {
+    opened.average = std::make_unique<WeightAverage>(*opened.model, found.state.config.ema_decay);
+    restore_file(found.tensors, kAverageFile, opened.checkpoint, opened.average->averages());
+  }
+  opened.model->eval();
+  return opened;
 }
 
 }  // namespace renorm::train

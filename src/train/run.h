@@ -15,14 +15,14 @@
 
 namespace renorm::train {
 
-// What whoever started a run wants to hear. All calls come from the thread that trains.
+// Follows a run. All calls come from the thread that trains.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void data_progress(int64_t /*done*/, int64_t /*total*/) {}
   virtual void started(Trainer& /*trainer*/) {}
-  virtual void note(const std::string& /*sentence*/) {
-  }  // a checkpoint refused, a run that was finished already
+  // A refused checkpoint, or a run that is finished already.
+  virtual void note(const std::string& /*sentence*/) {}
   virtual void stepped(const Trainer& /*trainer*/, const StepResult& /*result*/) {}  // every step
   virtual void logged(const record::StepRecord& /*record*/) {}
   virtual void evaluated(const record::EvaluationRecord& /*record*/) {}
@@ -30,11 +30,11 @@ class Observer {
 };
 
 struct RunRequest {
-  Config config;  // as asked for, not resolved
-  std::vector<std::string>
-      given;  // settings asked for by name: a resumed run must have been started with them
+  Config config;  // not resolved; checked by run()
+  // The settings given by name: a resumed run must have been started with them.
+  std::vector<std::string> given;
   std::string folder;
-  bool resume = false;                          // continue what the folder holds; start if it holds nothing
+  bool resume = false;                          // continue the run in the folder; start it if there is none
   std::map<std::string, std::string> versions;  // for the checkpoints
   const std::atomic<bool>* stop = nullptr;  // once true: checkpoint after the present step, then Interrupted
 };
@@ -44,11 +44,12 @@ struct RunResult {
   record::EvaluationRecord last;
   double best_accuracy = 0.0;
   int64_t best_step = 0;
-  double seconds = 0.0;  // of training, over all its processes
+  double seconds = 0.0;  // of training, summed over its processes
 };
 
-// Throws UsageError (a folder that holds another run, a resume with other settings), OutputError before the
-// first step, IoError, DataError, MissingInputError, NonFiniteError, Interrupted.
+// Sets the number of LibTorch's threads to the run's. Throws UsageError (a folder with another run, a resume
+// with other settings), OutputError before the first step, IoError, DataError, MissingInputError,
+// NonFiniteError, Interrupted.
 RunResult run(const RunRequest& request, Observer& observer);
 
 // A finished or unfinished run opened for reading.
@@ -58,11 +59,12 @@ struct OpenedRun {
   std::shared_ptr<models::Classifier> model;
   std::unique_ptr<WeightAverage> average;  // null if the run keeps none
 };
-// `checkpoint` is "last", "best" or "step-N". The data is not opened. Throws MissingInputError, DataError.
+// `checkpoint` is "last", "best" or "step-N". The data is not opened, and the number of threads is the
+// caller's: the run's own gives the bits that the run computed. Throws MissingInputError, DataError.
 OpenedRun open_run(const std::string& folder, const std::string& checkpoint);
 
-// The data of a run. `options` has what the config does not say: cache and progress, and the threads if the
-// config leaves them open. Throws as data::open_dataset does.
+// The data of a run. `options` has what the config lacks: cache and progress, and the threads if the config
+// has 0. Throws as data::open_dataset does.
 data::Dataset open_data(const Config& config, data::OpenOptions options);
 
 }  // namespace renorm::train

@@ -19,8 +19,8 @@ namespace {
 
 constexpr const char* kConfig = "config.toml";
 
-// What write_atomically() makes beside the config, and what make_writable_folder() tries a folder with.
-bool is_half_written(const std::string& name) {
+// The temporary files of write_atomically() beside the config, and of make_writable_folder().
+bool is_temporary(const std::string& name) {
   const auto starts_with = [&name](const std::string& start) {
     return name.compare(0, start.size(), start) == 0;
   };
@@ -29,7 +29,7 @@ bool is_half_written(const std::string& name) {
 
 void clean_folder(const std::string& folder) {
   for (const std::string& name : list_folder(folder)) {
-    if (is_half_written(name)) unlink(fmt::format("{}/{}", folder, name).c_str());
+    if (is_temporary(name)) unlink(fmt::format("{}/{}", folder, name).c_str());
   }
 }
 
@@ -45,10 +45,8 @@ RunPaths::RunPaths(const std::string& folder)
 
 bool holds_run(const std::string& folder, bool resume) {
   const std::vector<std::string> names = list_folder(folder);
-  const auto counts_as_nothing = [](const std::string& name) {
-    return name == "lock" || is_half_written(name);
-  };
-  if (std::all_of(names.begin(), names.end(), counts_as_nothing)) return false;
+  const auto is_ignored = [](const std::string& name) { return name == "lock" || is_temporary(name); };
+  if (std::all_of(names.begin(), names.end(), is_ignored)) return false;
   if (std::find(names.begin(), names.end(), kConfig) == names.end()) {
     throw UsageError(
         fmt::format("--out '{}' holds other files and no run of renorm; choose an empty or new folder",
@@ -76,7 +74,7 @@ FolderLock::FolderLock(const std::string& path)
   const bool taken = errno == EWOULDBLOCK;
   close(descriptor_);
   descriptor_ = -1;
-  // A file system without locks is no reason not to train.
+  // Training works on a file system without locks, too.
   if (!taken) return;
   throw OutputError(fmt::format(
       "another process is training in this folder (it holds '{}'); wait for it or choose another --out",

@@ -1,4 +1,4 @@
-// The folder of a run: what lies where, and who may write there. No torch.
+// The folder of a run: its files and its lock. No torch.
 #pragma once
 
 #include <string>
@@ -16,15 +16,15 @@ struct RunPaths {
   std::string lock;
 };
 
-// Whether the folder holds a run. Throws UsageError if it holds anything else, or a run without `resume`.
-// What a process that was killed before its first step leaves behind counts as nothing.
+// Whether the folder holds a run. Throws UsageError if it holds other files, or a run without `resume`.
+// Leftovers of a process killed before its first step are ignored.
 bool holds_run(const std::string& folder, bool resume);
 
-// Deletes half-written files that a killed process left behind. Only while the lock is held.
+// Deletes incomplete files of killed processes. The caller holds the lock.
 void clean_run_folder(const RunPaths& paths);
 
-// One process at a time trains in a folder. The system lets go of the lock when the process ends, however it
-// ends.
+// One process at a time trains in a folder. The system releases the lock when the process ends, for whatever
+// reason.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& path);  // throws OutputError

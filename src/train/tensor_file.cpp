@@ -28,7 +28,7 @@ constexpr DtypeName kDtypes[] = {{at::kFloat, "F32"}, {at::kDouble, "F64"}, {at:
                                  {at::kHalf, "F16"},  {at::kLong, "I64"},   {at::kInt, "I32"},
                                  {at::kByte, "U8"},   {at::kBool, "BOOL"}};
 
-// The format's name of a dtype; "" if it has none here.
+// The name of a dtype in the format; "" if it is not supported.
 std::string dtype_name(at::ScalarType type) {
   for (const DtypeName& dtype : kDtypes) {
     if (dtype.type == type) return dtype.name;
@@ -61,7 +61,7 @@ void check_fits(const TensorBytes& stored, const torch::Tensor& live, const std:
   check_bools(stored, file);
 }
 
-// In memory of its own: bytes of a file may lie at any address.
+// A copy: bytes of a file may be at any address.
 torch::Tensor values_of(const TensorBytes& stored, at::ScalarType type) {
   torch::Tensor values = at::empty(stored.shape, type);
   if (stored.bytes > 0) std::memcpy(values.data_ptr(), stored.data, static_cast<size_t>(stored.bytes));
@@ -72,7 +72,7 @@ at::ScalarType dtype_of(const TensorBytes& stored, const std::string& file) {
   for (const DtypeName& dtype : kDtypes) {
     if (stored.dtype == dtype.name) return dtype.type;
   }
-  throw DataError(fmt::format("{}: tensor '{}' is {}, which is not read here", printable(file),
+  throw DataError(fmt::format("{}: tensor '{}' is {}, which is not supported", printable(file),
                               printable(stored.name), printable(stored.dtype)));
 }
 

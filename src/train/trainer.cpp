@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/timing.h"
 #include "models/load_weights.h"
+#include "train/build_model.h"
 #include "train/evaluate.h"
 #include "train/tensor_file.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-// What the loss of an auxiliary head counts, as usual for Inception v3.
+// Weight of the loss of an auxiliary head, as usual for Inception v3.
 constexpr double kAuxiliaryWeight = 0.4;
 
 data::StepShape shape_of(const Config& config) {
@@ -37,7 +38,7 @@ int64_t first_non_finite(const torch::Tensor& tensor) {
 }
 
 void check_images(const torch::Tensor& images, const std::vector<data::Draw>& draws, int64_t step) {
-  // One sum finds out; only then is it worth looking for the place.
+  // One sum detects it; the search for the place is slower.
   if (std::isfinite(images.sum().item<double>())) return;
   const int64_t place = first_non_finite(images);
   if (place < 0) return;  // finite values whose sum overflows
@@ -62,7 +63,7 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
       parameters_(named_parameters(*model_)),
       optimizer_(make_optimizer(optimizer_of(config_), parameters_)),
       learning_rate_{config_.lr_schedule, config_.lr, config_.lr_final, config_.warmup, config_.steps},
-      pass_(examples_a_pass(config_, dataset_.description)) {
+      pass_(examples_per_pass(config_, dataset_.description)) {
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
   model_->train();
   start_stream();
@@ -75,11 +76,11 @@ void Trainer::start_stream() {
   stream_ = std::make_unique<data::BatchStream>(*dataset_.train, [this] { return next_draws(); });
 }
 
-// Whole passes, step after step; no pass reaches into the next step.
+// Whole passes, step by step; a pass does not extend into the next step.
 std::vector<data::Draw> Trainer::next_draws() {
   if (drawn_ == examples_.size()) {
     if (!examples_.empty()) ++drawn_step_;
-    // Nothing is loaded ahead of the last step.
+    // Nothing is loaded in advance beyond the last step.
     if (drawn_step_ >= config_.steps && drawn_step_ > steps_done_) return {};
     examples_ = sampler_.step(drawn_step_);
     drawn_ = 0;
@@ -118,7 +119,7 @@ int64_t Trainer::run_pass(StepResult* result) {
   if (logits.auxiliary.defined()) loss = loss + kAuxiliaryWeight * loss_of(logits.auxiliary);
   result->times.forward += watch.lap();
 
-  // The gradient is the mean over all examples of the step, whichever pass they are in.
+  // The gradient is the mean over all examples of the step, in all passes.
   (loss / examples).backward();
   result->times.backward += watch.lap();
   return static_cast<int64_t>(draws.size());

@@ -1,4 +1,4 @@
-// One training run: model, optimiser, averages, and the step that moves them. Knows no files.
+// Training: model, optimizer, averages, and the step that updates them. Without files.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 // Seconds of a step by part.
 struct StepTimes {
-  double load = 0.0;     // sampling, and loading or waiting for what is loaded ahead
-  double forward = 0.0;  // with the loss
+  double load = 0.0;     // sampling, and loading or waiting for images loaded in advance
+  double forward = 0.0;  // including the loss
   double backward = 0.0;
   double optimizer = 0.0;
   double other = 0.0;  // averages of statistics and of weights, checks
@@ -51,64 +51,53 @@ struct StepResult {
   }
 };
 
-// The model that a resolved config describes, freshly initialised from its seed.
-std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data);
-std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data,
-                                                const models::MakeNorm& make_norm);
-// The norm that the config asks for.
-models::MakeNorm norm_of(const Config& config);
-
-// How many examples go through the model at once: whole groups, at most `chunk`, or as many as a fixed amount
-// of memory holds.
-int64_t examples_a_pass(const Config& config, const data::Description& data);
-
 class Trainer {
  public:
   // `config` is resolved. Throws UsageError, DataError.
   Trainer(Config config, data::Dataset dataset);
-  // The same with norms of the caller's making, for comparisons.
+  // The same with other norms, for comparisons.
   Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Does the next step. Throws NonFiniteError that names step, layer and tensor; then neither weights nor
-  // averages have moved.
+  // Performs the next step. Throws NonFiniteError with step, layer and tensor; then weights and averages are
+  // unchanged.
   StepResult step();
   int64_t steps_done() const { return steps_done_; }
   double epochs_done() const { return sampler_.epochs(steps_done_); }
 
-  // What clipping did in the last step, one entry a Batch Renorm layer.
+  // Clipping in the last step, one entry per Batch Renorm layer.
   std::vector<record::LayerClips> clips() const;
 
   const Config& config() const { return config_; }
   const data::Dataset& dataset() const { return dataset_; }
   models::Classifier& model() { return *model_; }
   const std::shared_ptr<models::Classifier>& shared_model() const { return model_; }
-  WeightAverage* average() { return average_.get(); }  // null if the run keeps none
-  int64_t parameter_count() const;                     // trained values
+  WeightAverage* average() { return average_.get(); }  // null if the run has none
+  int64_t parameter_count() const;                     // number of trained values
   int64_t norm_layer_count() const { return static_cast<int64_t>(layers_.size()); }
-  int64_t pass() const { return pass_; }  // examples that go through the model at once
+  int64_t pass() const { return pass_; }  // examples per pass through the model
 
-  // On the test split, with averaged and with raw weights (the same if the run keeps no average).
+  // On the test split, with averaged and with raw weights (the same if the run has no average).
   record::EvaluationRecord evaluate_test();
 
-  // Before the first step: weights from the tensors of a file, see models::load_weights. Returns the names of
-  // those that keep their random start.
+  // Before the first step: loads the weights of a file, see models::load_weights. Returns the names of the
+  // parameters that keep their random values.
   std::vector<std::string> start_from(const std::map<std::string, torch::Tensor>& tensors,
                                       const std::string& file);
 
-  // All that makes the next step what it is, beside config and step: files of a checkpoint by name.
+  // All that determines the next step besides config and step: files of a checkpoint by name.
   std::map<std::string, std::string> encode();
-  // The trainer is of no use if this throws. `folder` starts the messages. Throws DataError.
+  // `folder` starts the messages. Throws DataError; the trainer must then not be used.
   void restore(const std::map<std::string, std::string>& files, int64_t steps_done,
                const std::string& folder);
 
  private:
-  int64_t run_pass(StepResult* result);  // examples of the pass
+  int64_t run_pass(StepResult* result);  // returns the number of examples
   std::vector<data::Draw> next_draws();
   void start_stream();
   void check_gradients(double norm) const;
-  // Forgets what the passes of an unfinished step left behind.
+  // Discards the passes of an unfinished step.
   void abandon_step();
 
   Config config_;
@@ -122,7 +111,7 @@ class Trainer {
   LearningRate learning_rate_;
   int64_t pass_;
   int64_t steps_done_ = 0;
-  // What is drawn next, which may be ahead of the steps done.
+  // The next draws, which may be ahead of the steps done.
   int64_t drawn_step_ = 0;
   size_t drawn_ = 0;               // examples of that step drawn already
   std::vector<int64_t> examples_;  // of that step

@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_set>
-
-#include "train/dense.h"
 
 namespace renorm::train {
 namespace {
@@ -38,24 +35,6 @@ void update_one(const torch::Tensor& value, double weight, torch::Tensor& averag
   }
 }
 
-class Collector {
- public:
-  template <typename Dictionary>
-  void add(const Dictionary& named) {
-    for (const auto& item : named) {
-      const torch::Tensor& tensor = item.value();
-      if (tensor.defined() && seen_.insert(tensor.unsafeGetTensorImpl()).second) {
-        tensors_.push_back({item.key(), tensor});
-      }
-    }
-  }
-  std::vector<NamedTensor> take() { return std::move(tensors_); }
-
- private:
-  std::unordered_set<const void*> seen_;
-  std::vector<NamedTensor> tensors_;
-};
-
 }  // namespace
 
 WeightAverage::WeightAverage(const torch::nn::Module& model, double decay) : decay_(decay) {
@@ -67,7 +46,7 @@ WeightAverage::WeightAverage(const torch::nn::Module& model, double decay) : dec
 }
 
 void WeightAverage::update(int64_t t) {
-  TORCH_CHECK(!applied_, "renorm::train::WeightAverage: update must wait until the averages are taken back");
+  TORCH_CHECK(!applied_, "renorm::train::WeightAverage: update must not be called while the averages are applied");
   const torch::NoGradGuard no_grad;
   const double weight = 1.0 - decay_at(t);
   for (Pair& pair : pairs_) update_one(pair.value, weight, pair.average);
@@ -100,18 +79,5 @@ WeightAverage::Applied::Applied(WeightAverage& average) : average_(average) {
 }
 
 WeightAverage::Applied::~Applied() { average_.swap(); }
-
-std::vector<NamedTensor> named_state(const torch::nn::Module& model) {
-  Collector collector;
-  collector.add(model.named_parameters());
-  collector.add(model.named_buffers());
-  return collector.take();
-}
-
-std::vector<NamedTensor> named_parameters(const torch::nn::Module& model) {
-  Collector collector;
-  collector.add(model.named_parameters());
-  return collector.take();
-}
 
 }  // namespace renorm::train

@@ -1,13 +1,11 @@
-// An exponential average of every parameter and floating-point buffer, with which the paper evaluates.
+// An exponential average of every parameter and floating-point buffer. The paper evaluates with such averages.
 #pragma once
-
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "train/optimizer.h"
+#include "train/tensors.h"
 
 namespace renorm::train {
 
@@ -23,8 +21,8 @@ class WeightAverage {
   std::vector<NamedTensor> averages();
   double decay_at(int64_t t) const;
 
-  // While it lives, the model holds the averages instead of its own values. Memory is swapped and nothing
-  // copied: whoever holds one of the model's tensors sees the averages, and averages() the model's values.
+  // While it exists, the model holds the averages instead of its own values. Memory is swapped, not copied: a
+  // tensor of the model then has the averages, and averages() the model's values.
   class Applied {
    public:
     explicit Applied(WeightAverage& average);
@@ -48,10 +46,5 @@ class WeightAverage {
   double decay_;
   bool applied_ = false;
 };
-
-// All parameters and buffers of a model by name, parameters first. A tensor that has several names comes
-// once, under the first.
-std::vector<NamedTensor> named_state(const torch::nn::Module& model);
-std::vector<NamedTensor> named_parameters(const torch::nn::Module& model);
 
 }  // namespace renorm::train

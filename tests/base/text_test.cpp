@@ -203,6 +203,21 @@ TEST(Utf8, CountsWhatCouldHaveStartedACharacterAsOne) {
   }
 }
 
+TEST(Utf8, WritesWhatItReads) {
+  for (const uint32_t code :
+       {0x0u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xd7ffu, 0xe000u, 0xffffu, 0x10000u, 0x10ffffu}) {
+    std::string text;
+    EXPECT_TRUE(append_utf8(code, &text));
+    const Character character = character_at(text, 0);
+    EXPECT_TRUE(character.valid);
+    EXPECT_EQ(character.code, code);
+    EXPECT_EQ(character.length, text.size());
+  }
+  std::string text = "a";
+  for (const uint32_t code : {0xd800u, 0xdfffu, 0x110000u}) EXPECT_FALSE(append_utf8(code, &text));
+  EXPECT_EQ(text, "a");
+}
+
 TEST(Utf8, TellsTextFromBytes) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("Müller 漢字 😀"));

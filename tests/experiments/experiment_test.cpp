@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "experiments/paper.h"
+#include "train/config_file.h"
 #include "train/settings.h"
 
 namespace renorm::experiments {

@@ -12,7 +12,7 @@
 #include "record/metrics.h"
 #include "temporary_folder.h"
 #include "train/checkpoint.h"
-#include "train/settings.h"
+#include "train/config_file.h"
 
 namespace renorm::experiments {
 namespace {

@@ -10,7 +10,6 @@
 #include <iterator>
 
 #include "base/errors.h"
-#include "train/settings.h"
 
 namespace renorm::train {
 namespace {

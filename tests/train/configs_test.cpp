@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "data/sampler.h"
 #include "train/clip_spec.h"
-#include "train/settings.h"
+#include "train/config_file.h"
 
 namespace renorm::train {
 namespace {

@@ -66,7 +66,7 @@ TEST(SettingsTable, KeepsEachGroupTogether) {
     if (groups.empty() || groups.back() != setting.group) groups.push_back(setting.group);
   }
   EXPECT_EQ(groups, (std::vector<std::string>{"Data", "Own images (folder:DIR)", "Step", "Model", "Length",
-                                              "Optimisation", "Run"}));
+                                              "Optimization", "Run"}));
 }
 
 // A value unlike the default for every setting; a field that two settings share or that is forgotten shows.
@@ -140,9 +140,9 @@ TEST(SettingsTable, TakesTextOfAllUtf8LengthsAndNoOther) {
 
 TEST(SettingsTable, NamesTheNearestSetting) {
   EXPECT_EQ(refusal_of([] { find_setting("weight_decay"); }),
-            "there is no setting 'weight_decay'; did you mean 'weight-decay'?");
+            "unknown setting 'weight_decay'; did you mean 'weight-decay'?");
   EXPECT_EQ(refusal_of([] { find_setting("quite different"); }),
-            "there is no setting 'quite different'; `renorm train --help` lists them");
+            "unknown setting 'quite different'; `renorm train --help` lists them");
 }
 
 TEST(SettingsCheck, AcceptsTheDefaults) { EXPECT_NO_THROW(check(Config())); }
@@ -178,7 +178,7 @@ TEST(SettingsCheck, RefusesSizesThatDoNotFit) {
 
 TEST(SettingsCheck, RefusesALengthGivenTwiceAndSchedulesLongerThanTheRun) {
   EXPECT_EQ(refusal_of_check({{"steps", "10"}, {"epochs", "1"}}),
-            "--steps and --epochs both say how long the run is; give one of them");
+            "--steps and --epochs both give the length of the run; use one of them");
   EXPECT_EQ(refusal_of_check({{"steps", "10"}, {"warmup", "10"}}),
             "--warmup must be shorter than the run of 10 steps, got 10");
   EXPECT_EQ(refusal_of_check({{"warmup", "1999"}}), "");

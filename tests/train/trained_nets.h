@@ -8,9 +8,8 @@
 #include <string>
 
 #include "models/model.h"
+#include "train/build_model.h"
 #include "train/ready_model.h"
-#include "train/trainer.h"
-#include "train/weight_average.h"
 
 namespace renorm::testing {
 

@@ -6,6 +6,7 @@
 #include "base/errors.h"
 #include "base/random.h"
 #include "support.h"
+#include "train/build_model.h"
 
 namespace renorm::train {
 namespace {

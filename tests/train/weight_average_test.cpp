@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "train/optimizer.h"
 #include "train/tensor_file.h"
 
 namespace renorm::train {

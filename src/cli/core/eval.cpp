@@ -201,7 +201,7 @@ void run_eval(const EvalOptions& options) {
     progress.show(fmt::format("making data: {} of {} images", done, total));
   };
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
-  if (options.threads > 0) at::set_num_threads(options.threads);
+  at::set_num_threads(options.threads > 0 ? options.threads : run.state.config.threads);
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
   const Scores scores = score(run, data, options);

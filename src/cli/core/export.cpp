@@ -103,6 +103,7 @@ void run_export(const ExportOptions& options) {
   progress.show("exporting");
   const train::ModelFormat format = train::model_format(options.to);
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
+  at::set_num_threads(run.state.config.threads);
   run.model->computation = {torch::kFloat, models::model_kind(run.state.config.model).memory_format};
   std::optional<train::WeightAverage::Applied> applied;
   if (run.average != nullptr && !options.raw) applied.emplace(*run.average);

@@ -146,7 +146,8 @@ void print_json(const PredictOptions& options, const train::ModelCard& card, Jso
 void run_predict(const PredictOptions& options) {
   const torch::NoGradGuard no_grad;
   train::ReadyModel model = train::open_model(options.model, options.checkpoint, options.raw);
-  if (options.threads > 0) at::set_num_threads(options.threads);
+  const int threads = options.threads > 0 ? options.threads : model.threads;
+  if (threads > 0) at::set_num_threads(threads);
   const PictureInput input(model.card.input);
   Complaints complaints;
   Json images = Json::array();

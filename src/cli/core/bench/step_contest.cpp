@@ -22,9 +22,9 @@
 #include "base/timing.h"
 #include "cli/core/bench/tensor_ops_norm.h"
 #include "models/model.h"
+#include "train/build_model.h"
 #include "train/portable_model.h"
 #include "train/run.h"
-#include "train/settings.h"
 
 namespace renorm::cli::bench {
 namespace {
@@ -85,7 +85,9 @@ train::Config config_for(const BenchStepOptions& options, const Contestant& cont
 
 std::unique_ptr<train::Trainer> trainer_for(const BenchStepOptions& options, const data::Dataset& dataset,
                                             const Contestant& contestant) {
-  const train::Config config = train::resolved(config_for(options, contestant), dataset.train->size());
+  const train::Config given = config_for(options, contestant);
+  train::check(given);
+  const train::Config config = train::resolved(given, dataset.train->size());
   const models::MakeNorm norm = contestant.norm == "tensor-ops"
                                     ? tensor_ops_norm(config.norm_eps, config.norm_momentum, kRMax, kDMax)
                                     : train::norm_of(config);

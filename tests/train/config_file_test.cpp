@@ -1,3 +1,5 @@
+#include "train/config_file.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,6 +56,33 @@ TEST(ConfigFile, ReadsQuotedKeysAndOtherNotations) {
   EXPECT_EQ(config.minibatch, 10);
 }
 
+TEST(ConfigFile, ReadsNumbersInTomlsNotationOnly) {
+  EXPECT_EQ(read("steps = 0o17").steps, 15);
+  EXPECT_EQ(read("steps = 0b1_01").steps, 5);
+  EXPECT_EQ(read("steps = 0xa_F").steps, 175);
+  EXPECT_EQ(read("steps = +0").steps, 0);
+  EXPECT_EQ(read("lr = 1_0.2_5e+0_1").lr, 102.5);
+  EXPECT_EQ(read("lr = 5E-01").lr, 0.5);
+  for (const char* text :
+       {"01",   "1_", "_1",  "1__0", "0x",    "0x_1", "0xg", "+0x1", "0b2", "1.",    ".5",
+        "1.e1", "1e", "1e+", "1_e1", "1e1.0", "00.5", "1a",  "True", "Inf", "1e999", "9223372036854775808",
+        "abc"}) {
+    EXPECT_EQ(refusal_of(std::string("lr = ") + text),
+              "run.toml:1:6: expected a number, true, false or a text in quotes")
+        << text;
+  }
+}
+
+TEST(ConfigFile, ReadsAllEscapes) {
+  EXPECT_EQ(read(R"(data = "\b\t\n\f\r\"\\\u00e9\U0001f600")").data,
+            "\b\t\n\f\r\"\\\xc3\xa9\xf0\x9f\x98\x80");
+  EXPECT_EQ(read(R"(data = 'a\b')").data, R"(a\b)");
+  for (const char* text :
+       {R"("\x41")", R"("\u12")", R"("\ud800")", R"("\U00110000")", R"("\u+123")", R"("\u 123")", R"("\")"}) {
+    EXPECT_NE(refusal_of(std::string("data = ") + text), "") << text;
+  }
+}
+
 TEST(ConfigFile, ReadsWindowsLineEnds) {
   const Config config = read("# c\r\nlr = 1\r\n\r\ndata = 'a' # b\r\nseed = 2 \r\n");
   EXPECT_EQ(config.lr, 1.0);
@@ -63,7 +92,7 @@ TEST(ConfigFile, ReadsWindowsLineEnds) {
 
 TEST(ConfigFile, NamesLineColumnAndTheNearestKey) {
   EXPECT_EQ(refusal_of("seed = 1\n  weight_decay = 1\n"),
-            "run.toml:2:3: there is no setting 'weight_decay'; did you mean 'weight-decay'?");
+            "run.toml:2:3: unknown setting 'weight_decay'; did you mean 'weight-decay'?");
 }
 
 TEST(ConfigFile, NamesThePlaceOfAValueOutOfRange) {
@@ -147,7 +176,7 @@ TEST(ConfigFile, WritesAllSettingsUnderTheirGroups) {
   const std::string text = to_toml(Config());
   EXPECT_EQ(text.rfind("# Data\ndata = \"strokes\"\nsampler = \"iid\"\nsplit-pairs = false\n", 0), 0U)
       << text;
-  EXPECT_NE(text.find("\n\n# Optimisation\noptimizer = \"rmsprop-tf\"\nlr = 0.003\n"), std::string::npos)
+  EXPECT_NE(text.find("\n\n# Optimization\noptimizer = \"rmsprop-tf\"\nlr = 0.003\n"), std::string::npos)
       << text;
   EXPECT_EQ(read_toml(text, "f", std::make_unique<Config>().get()).size(), settings().size());
 }
