@@ -1,4 +1,4 @@
-// What the models are made of.
+// The building blocks of the models.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -26,8 +26,8 @@ struct ConvShape {
 ConvShape rectangle(int64_t in, int64_t out, std::array<int64_t, 2> kernel, int64_t stride = 1);
 ConvShape square(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1);
 
-// Convolution without bias, norm, and the ReLU (inside the norm) unless told otherwise. Weights start normal
-// with variance 2 / fan_in (He's rule; fan_in = input channels x kernel area), drawn from LibTorch's default
+// Convolution without bias, norm and, by default, the ReLU (inside the norm). Initial weights are normal with
+// variance 2 / fan_in (He's rule; fan_in = input channels x kernel area), drawn from LibTorch's default
 // generator. The convolution computes in the input's dtype, with the weights rounded to it.
 class ConvNormImpl : public torch::nn::Module {
  public:
@@ -45,8 +45,8 @@ TORCH_MODULE(ConvNorm);
 // [n, c, h, w] -> [n, c, 1, 1].
 torch::Tensor global_average(const torch::Tensor& x);
 
-// The last layer. Weights start normal with standard deviation 0.01, the bias at 0: a new model gives every
-// class nearly the same probability, however many classes there are.
+// The last layer. Initial weights are normal with standard deviation 0.01, the bias is 0: a new model gives
+// every class nearly the same probability, for any number of classes.
 torch::nn::Linear linear_classifier(int64_t in, int64_t classes);
 // [n, c, h, w] of any dtype -> logits in the classifier's.
 torch::Tensor classify(torch::nn::Linear& classifier, const torch::Tensor& features);

@@ -1,4 +1,4 @@
-// The net that a convnet spec describes.
+// The net of a convnet spec.
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
@@ -54,7 +54,7 @@ class ConvNet : public Classifier {
   }
 
   std::vector<ConvnetItem> items_;
-  std::vector<ConvNorm> convs_;  // one an item, empty where the item pools
+  std::vector<ConvNorm> convs_;  // one per item; empty for pools
   int64_t count_ = 0;
   torch::nn::Linear classifier_{nullptr};
 };
@@ -68,8 +68,8 @@ std::shared_ptr<Classifier> make_convnet(const Spec& spec, const InputShape& inp
 
 Entry convnet_entry() {
   return {{"convnet", "convnet[:SPEC]", "Convolutions in a row, from a list", convnet_syntax(), "convnet",
-           strokes_input(), kSmallPictures, torch::MemoryFormat::Contiguous},
-          /*least_side=*/1,
+           strokes_input(), kSmallImages, torch::MemoryFormat::Contiguous},
+          /*min_side=*/1,
           [](const std::string& spec) { parse_convnet(spec); },
           make_convnet};
 }

@@ -12,11 +12,11 @@ namespace {
 
 using Kind = ConvnetItem::Kind;
 
-constexpr int64_t kMostItems = 1000;
-constexpr int64_t kMostChannels = 65536;
-constexpr int64_t kMostStride = 8;
-constexpr int64_t kMostKernel = 15;
-constexpr int64_t kMostWeights = int64_t{1} << 30;
+constexpr int64_t kMaxItems = 1000;
+constexpr int64_t kMaxChannels = 65536;
+constexpr int64_t kMaxStride = 8;
+constexpr int64_t kMaxKernel = 15;
+constexpr int64_t kMaxWeights = int64_t{1} << 30;
 
 struct Word {
   const char* text;
@@ -38,7 +38,7 @@ std::string unknown_word(const std::string& where, const std::string& text) {
 
 int64_t parse_side(const std::string& text, const std::string& where) {
   const std::string what = where + ": each side of the kernel";
-  const int64_t side = parse_integer(text, what, 1, kMostKernel);
+  const int64_t side = parse_integer(text, what, 1, kMaxKernel);
   if (side % 2 == 0) throw UsageError(fmt::format("{} must be odd, got {}", what, side));
   return side;
 }
@@ -61,10 +61,10 @@ void parse_convolution(const std::string& where, ConvnetItem* item) {
   }
   const size_t slash = rest.find('/');
   if (slash != std::string::npos) {
-    item->stride = parse_integer(rest.substr(slash + 1), where + ": the stride", 1, kMostStride);
+    item->stride = parse_integer(rest.substr(slash + 1), where + ": the stride", 1, kMaxStride);
     rest = rest.substr(0, slash);
   }
-  item->channels = parse_integer(rest, where + ": the number of channels", 1, kMostChannels);
+  item->channels = parse_integer(rest, where + ": the number of channels", 1, kMaxChannels);
 }
 
 ConvnetItem parse_item(const std::string& text, int64_t number, bool after_pool) {
@@ -79,7 +79,7 @@ ConvnetItem parse_item(const std::string& text, int64_t number, bool after_pool)
       std::find_if(std::begin(kWords), std::end(kWords), [&](const Word& w) { return text == w.text; });
   if (word != std::end(kWords)) {
     if (after_pool) {
-      throw UsageError(where + " comes after 'pool', which leaves one pixel; take one of them out");
+      throw UsageError(where + " comes after 'pool', which leaves one pixel; remove one of them");
     }
     item.kind = word->kind;
     return item;
@@ -113,16 +113,16 @@ std::string convnet_syntax() {
       "  max, avg                2x2 pooling of stride 2\n"
       "  pool                    mean over the whole image; at the end if it is not in the list\n"
       "A linear classifier follows. `convnet` alone is convnet:{}\n",
-      kMostItems, kMostKernel, convnet_recipe());
+      kMaxItems, kMaxKernel, convnet_recipe());
 }
 
 std::string convnet_recipe() { return "16/2,32/2,32,64/2,64,64,pool,128,128"; }
 
 std::vector<ConvnetItem> parse_convnet(const std::string& spec) {
   const auto commas = std::count(spec.begin(), spec.end(), ',');
-  if (commas >= kMostItems) {
+  if (commas >= kMaxItems) {
     throw UsageError(
-        fmt::format("convnet: the spec must have at most {} items, got {}", kMostItems, commas + 1));
+        fmt::format("convnet: the spec must have at most {} items, got {}", kMaxItems, commas + 1));
   }
   std::vector<ConvnetItem> items;
   bool pooled = false;
@@ -148,17 +148,17 @@ std::vector<MapShape> convnet_shapes(const std::vector<ConvnetItem>& items, MapS
     const MapShape next = after(item, shape);
     if (next.height < 1 || next.width < 1) {
       throw UsageError(
-          fmt::format("{} halves an image of which only {}x{} pixels are left ({}x{} at first); "
-                      "take fewer pools or strides, or larger images",
+          fmt::format("{} cannot halve an image of {}x{} pixels ({}x{} at the input); "
+                      "use fewer pools or strides, or larger images",
                       place(number, item.text), shape.height, shape.width, input.height, input.width));
     }
     if (item.kind == Kind::kConvolution) {
       weights += shape.channels * item.channels * item.kernel[0] * item.kernel[1];
     }
-    if (weights > kMostWeights) {
+    if (weights > kMaxWeights) {
       throw UsageError(
-          fmt::format("{} brings the net to {} weights, at most {} are allowed; take fewer channels",
-                      place(number, item.text), weights, kMostWeights));
+          fmt::format("{} brings the net to {} weights, at most {} are allowed; use fewer channels",
+                      place(number, item.text), weights, kMaxWeights));
     }
     shapes.push_back(next);
     shape = next;

@@ -1,4 +1,4 @@
-// The textual description of a plain convolutional net. No torch.
+// The text form of a plain convolutional net. No torch.
 #pragma once
 
 #include <array>
@@ -11,20 +11,20 @@ namespace renorm::models {
 struct ConvnetItem {
   enum class Kind { kConvolution, kMaxPool, kAveragePool, kGlobalPool };
   Kind kind = Kind::kConvolution;
-  int64_t channels = 0;  // these three of a convolution only
+  int64_t channels = 0;  // this and the next two: of convolutions only
   int64_t stride = 1;
   std::array<int64_t, 2> kernel = {3, 3};  // height, width
-  std::string text;                        // as it was written
+  std::string text;                        // as given
 };
 
-// What a spec may say, in a few lines for people.
+// The syntax of a spec, as a few lines of help.
 std::string convnet_syntax();
 
-// The net of 8 normalised layers that a bare "convnet" means.
+// The spec of a bare "convnet": 8 normalized layers.
 std::string convnet_recipe();
 
-// Reads what follows "convnet:". The list always contains exactly one global pool; it is added at the end if
-// the text has none. Throws UsageError that names the item by number and text.
+// Parses the part after "convnet:". The result has exactly one global pool, added at the end if the text has
+// none. Throws UsageError with the number and text of the item.
 std::vector<ConvnetItem> parse_convnet(const std::string& spec);
 
 struct MapShape {
@@ -33,8 +33,8 @@ struct MapShape {
   int64_t width;
 };
 
-// The shape after each item for an input of 1 to 65,536 channels, rows and columns. Throws UsageError that
-// names the item at which nothing is left of the image or the weights become too many to be meant.
+// The shape after each item, for an input of 1 to 65,536 channels, rows and columns. Throws UsageError with
+// the item at which the image vanishes or the number of weights exceeds its limit.
 std::vector<MapShape> convnet_shapes(const std::vector<ConvnetItem>& items, MapShape input);
 
 }  // namespace renorm::models

@@ -19,7 +19,7 @@ namespace {
 
 using Tensors = std::map<std::string, torch::Tensor>;
 
-// A tensor of the model and where the file keeps it.
+// A tensor of the model and its place in the file.
 struct Target {
   std::string name;
   torch::Tensor tensor;  // undefined: a weight that the model fixes at 1
@@ -34,7 +34,7 @@ bool is_counter(const std::string& name) { return ends_with(name, ".num_batches_
 
 std::string shape_text(at::IntArrayRef shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-// Everything a file has to have, by our own names.
+// Everything that a file must have, by our own names.
 std::vector<Target> targets_of(const Classifier& model) {
   std::vector<Target> targets;
   std::set<std::string> fixed;
@@ -86,7 +86,7 @@ class Loading {
     throw DataError(fmt::format("{}: tensor '{}' {}", printable(file_), printable(name), what));
   }
 
-  // Convolutions of Inception have the same names in both; norms tell.
+  // Convolutions of Inception have the same names in both; those of norms differ.
   void choose_names() {
     std::vector<Target> theirs = targets_;
     for (Target& target : theirs) target.source = torchvision_tensor(target.name);
@@ -103,15 +103,15 @@ class Loading {
   const torch::Tensor& stored(const Target& target) const {
     const auto found = tensors_.find(target.source.name);
     if (found == tensors_.end()) {
-      refuse(target.source.name,
-             ends_with(target.name, ".norm.weight")
-                 ? "is missing; a model whose norms have no weight is continued without --norm-scale"
-                 : "is missing; the file must hold the weights of the same model, and its norms not folded");
+      refuse(target.source.name, ends_with(target.name, ".norm.weight")
+                                     ? "is missing; use it without --norm-scale if its norms have no weight"
+                                     : "is missing; the file must hold the weights of the same model, with "
+                                       "norms that are not folded");
     }
     return found->second;
   }
 
-  // Both tensors of a classifier whose number of rows alone differs.
+  // Both tensors of a classifier that differs only in its number of rows.
   void find_other_classes(const Classifier& model) {
     for (const auto& module : model.named_modules("", /*include_self=*/false)) {
       const auto* linear = module.value()->as<torch::nn::LinearImpl>();
@@ -136,7 +136,7 @@ class Loading {
       if (left_.count(target.name) == 0) check_values(target, target.tensor.sizes());
     } else if (tensors_.count(target.source.name) != 0 && !stored(target).eq(1).all().item<bool>()) {
       refuse(target.source.name,
-             "must be 1 throughout, because this model's norms have no weight; use --norm-scale");
+             "must be all 1, because this model's norms have no weight; use --norm-scale");
     }
     expected_.insert(target.source.name);
   }
@@ -150,7 +150,7 @@ class Loading {
     if (values.sizes() != shape) {
       refuse(name, fmt::format("has shape {}, expected {}", shape_text(values.sizes()), shape_text(shape)));
     }
-    // As the model will hold them: a double may become infinite or 0.
+    // In the dtype of the model: a double may become infinite or 0.
     if (!values.to(torch::kFloat).isfinite().all().item<bool>())
       refuse(name, "has a value that is not finite");
     if (ends_with(name, ".running_var") && values.lt(0).any().item<bool>())

@@ -11,7 +11,7 @@
 namespace renorm::models {
 namespace {
 
-constexpr int64_t kMostClasses = 1000000;
+constexpr int64_t kMaxClasses = 1000000;
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {convnet_entry(),      inception_small_entry(), resnet_small_entry(),
@@ -25,15 +25,15 @@ const Entry& find_entry(const std::string& name) {
     if (entry.kind.name == name) return entry;
     names.push_back(entry.kind.name);
   }
-  throw UsageError(fmt::format("there is no model '{}'{}", printable(name), name_hint(name, names)));
+  throw UsageError(unknown_name("model", name, names));
 }
 
 void check_input(const Entry& entry, const InputShape& input) {
   const std::string& name = entry.kind.name;
-  check_range(name, "a number of channels", input.channels, 1, kMostPerSide);
-  check_range(name, "a height", input.height, entry.least_side, kMostPerSide);
-  check_range(name, "a width", input.width, entry.least_side, kMostPerSide);
-  check_range(name, "a number of classes", input.classes, 1, kMostClasses);
+  check_range(name, "a number of channels", input.channels, 1, kMaxPerSide);
+  check_range(name, "a height", input.height, entry.min_side, kMaxPerSide);
+  check_range(name, "a width", input.width, entry.min_side, kMaxPerSide);
+  check_range(name, "a number of classes", input.classes, 1, kMaxClasses);
 }
 
 Spec spec_of(const std::string& text) {
@@ -41,22 +41,21 @@ Spec spec_of(const std::string& text) {
   return colon == std::string::npos ? Spec() : text.substr(colon + 1);
 }
 
-// The entry of a name whose spec, if there is one, makes sense.
+// The entry of a name, after checking its spec if there is one.
 const Entry& checked_entry(const std::string& text) {
   const std::string name = text.substr(0, text.find(':'));
   const Entry& entry = find_entry(name);
   const Spec spec = spec_of(text);
   if (!spec) return entry;
   if (entry.check_spec == nullptr) {
-    throw UsageError(
-        fmt::format("the model {} takes nothing after its name, got '{}'", entry.kind.name, printable(text)));
+    throw UsageError(fmt::format("the model {} has no options, got '{}'", entry.kind.name, printable(text)));
   }
   entry.check_spec(*spec);
   return entry;
 }
 
-// One channel alone lies in both orders at once, and LibTorch then goes by its stride: the new dimension gets
-// the stride of the order asked for. No size is written down, so that a trace works for any batch.
+// A single channel is in both orders at once, and LibTorch then decides by its stride: the new dimension gets
+// the stride of `format`. No size is a constant, so that a trace works for any batch.
 torch::Tensor in_order(const torch::Tensor& images, torch::MemoryFormat format) {
   const torch::Tensor ordered = images.contiguous(format);
   if (images.size(1) != 1) return ordered;
@@ -69,10 +68,10 @@ torch::Tensor in_order(const torch::Tensor& images, torch::MemoryFormat format) 
 
 InputShape strokes_input() { return {1, 20, 20, 200}; }
 
-void check_range(const std::string& model, const char* what, int64_t value, int64_t least, int64_t greatest) {
-  if (value >= least && value <= greatest) return;
+void check_range(const std::string& model, const char* what, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return;
   throw UsageError(
-      fmt::format("{} takes images with {} from {} to {}, got {}", model, what, least, greatest, value));
+      fmt::format("{} takes images with {} from {} to {}, got {}", model, what, min, max, value));
 }
 
 Logits Classifier::logits(const torch::Tensor& images) {

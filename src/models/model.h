@@ -13,7 +13,7 @@
 
 namespace renorm::models {
 
-// How a net computes. Parameters and averages are float whatever the dtype of the activations.
+// How a net computes. Parameters and averages are float for every dtype of the activations.
 struct Computation {
   torch::Dtype dtype = torch::kFloat;                                   // or kBFloat16
   torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;  // or ChannelsLast
@@ -34,7 +34,7 @@ class Classifier : public torch::nn::Module {
   Computation computation;
 
  protected:
-  // `images` are as `computation` says; so are the activations.
+  // `images` and the activations have the dtype and memory format of `computation`.
   virtual Logits compute(const torch::Tensor& images) = 0;
 };
 
@@ -46,25 +46,25 @@ struct InputShape {
 };
 
 // A model from "name" or "name:spec". Weights are drawn from LibTorch's default generator: seed it first.
-// Layers are named (name_layers). Throws UsageError: an unknown name (with the nearest), a spec that cannot
-// be read (with its place), an input too small for the model.
+// Layers are named (name_layers). Throws UsageError: an unknown name (with the nearest), an invalid spec
+// (with the place of the error), an input that is too small for the model.
 std::shared_ptr<Classifier> make_model(const std::string& spec, const InputShape& input,
                                        const MakeNorm& make_norm);
-// The same errors but for those of the input, without making anything.
+// Throws the same errors, except those of the input, without making a model.
 void check_model(const std::string& spec);
 
 struct ModelKind {
   std::string name;                   // "convnet"
-  std::string usage;                  // "convnet:SPEC"
+  std::string usage;                  // "convnet[:SPEC]"
   std::string help;                   // one line
   std::string details;                // more lines, each with its newline
-  std::string example;                // a spec that make_model takes, for listing layers and parameters
-  InputShape input;                   // the input it is listed with
-  int64_t picture_size;               // pixels a side of people's own images unless told otherwise
+  std::string example;                // a spec for make_model, for listing layers and parameters
+  InputShape input;                   // of the listing
+  int64_t image_size;                 // default pixels per side for images from a folder
   torch::MemoryFormat memory_format;  // the faster one
 };
 const std::vector<ModelKind>& model_kinds();
-// The kind that a "name[:spec]" asks for. Throws UsageError for an unknown name (with the nearest).
+// The kind of a "name[:spec]". Throws UsageError for an unknown name (with the nearest).
 const ModelKind& model_kind(const std::string& spec);
 
 }  // namespace renorm::models

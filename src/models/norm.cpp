@@ -8,21 +8,21 @@
 namespace renorm::models {
 namespace {
 
-// The parameters belong to this module, so that their names are those of Batch Renorm's; BatchNorm2d computes
-// with them.
+// The parameters are registered in this module, so that they are named as in Batch Renorm; BatchNorm2d
+// computes with them.
 class NativeNormImpl : public torch::nn::Module {
  public:
   NativeNormImpl(const torch::nn::BatchNormOptions& options, bool scale, Activation activation)
       : batch_norm_(register_module("batch_norm", torch::nn::BatchNorm2d(options))), activation_(activation) {
     const torch::Tensor ones = torch::ones({options.num_features()});
-    // A parameter that must not move would be open to weight decay; a buffer is not.
+    // Weight decay would move a parameter; a buffer stays fixed.
     batch_norm_->weight = scale ? register_parameter("weight", ones) : register_buffer("weight", ones);
     batch_norm_->bias = register_parameter("bias", torch::zeros({options.num_features()}));
   }
 
   torch::Tensor forward(const torch::Tensor& input) {
     torch::Tensor output = batch_norm_->forward(input);
-    // In place, as the common batchnorm nets do it: the comparison is with the best of its kind.
+    // In place, as common batchnorm nets do, so that the comparison is fair.
     return activation_ == Activation::kRelu ? output.relu_() : output;
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Parts = std::vector<std::string>;
 
-// The eps of torchvision's batchnorm, which is part of the net: it differs from model to model.
+// The eps of torchvision's batchnorm, which differs between models.
 constexpr double kInceptionEps = 1e-3;
 constexpr double kResnetEps = 1e-5;
 
@@ -24,7 +24,7 @@ bool of_inception(const std::string& module) {
          module == "fc";
 }
 
-// The first `count` parts become `with`.
+// Replaces the first `count` parts by `with`.
 void replace_front(Parts* parts, std::ptrdiff_t count, const Parts& with) {
   parts->erase(parts->begin(), parts->begin() + count);
   parts->insert(parts->begin(), with.begin(), with.end());
@@ -58,7 +58,7 @@ bool rename_resnet(Parts* parts) {
 
 TorchvisionTensor torchvision_tensor(const std::string& ours) {
   Parts parts = split(ours, '.');
-  // The module inside a norm of LibTorch's own kind.
+  // The module inside LibTorch's own norm.
   parts.erase(std::remove(parts.begin(), parts.end(), "batch_norm"), parts.end());
   if (parts.empty()) return {};
   const bool inception = of_inception(parts[0]);

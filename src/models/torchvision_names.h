@@ -1,4 +1,4 @@
-// Where torchvision's state dicts keep the tensors of inception-v3, resnet18 and resnet50. No torch.
+// The names of torchvision's state dicts for the tensors of inception-v3, resnet18 and resnet50. No torch.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ struct TorchvisionTensor {
 };
 
 // `ours` is the name of a parameter or buffer, with norms of either kind: "layer1.0.conv1.norm.running_std".
-// What belongs to no such model may come out empty or as a name that no file has.
+// For tensors of other models the result is empty or a name that no file has.
 TorchvisionTensor torchvision_tensor(const std::string& ours);
 
 }  // namespace renorm::models

@@ -287,7 +287,7 @@ data::Dataset open_data(const Config& config, data::OpenOptions options) {
   const int threads = config.loader_threads > 0 ? config.loader_threads : config.threads;
   if (threads > 0) options.threads = threads;
   data::TransformOptions& transform = options.images.transform;
-  transform.size = config.image_size > 0 ? config.image_size : models::model_kind(config.model).picture_size;
+  transform.size = config.image_size > 0 ? config.image_size : models::model_kind(config.model).image_size;
   transform.min_area = config.crop_area;
   transform.flip = config.flip;
   transform.jitter = {config.jitter, config.jitter, config.jitter};

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "models/inception_blocks.h"
-#include "models/resnet_blocks.h"
+#include "models/inception.h"
+#include "models/resnet.h"
 #include "support.h"
 
 namespace renorm::models {

@@ -105,7 +105,7 @@ TEST(ConvnetSpec, BadItemIsNamedWithWhatWasExpected) {
       {"3x:16", "each side of the kernel must be a whole number from 1 to 15, got ''"},
       {"3x3:", "the number of channels must be a whole number from 1 to 65536, got ''"},
       {"3x3:16:2", "the number of channels must be a whole number"},
-      {"8,pool,max", "item 3 'max' comes after 'pool', which leaves one pixel; take one of them out"},
+      {"8,pool,max", "item 3 'max' comes after 'pool', which leaves one pixel; remove one of them"},
       {"8,pool,8,pool", "item 4 'pool' comes after 'pool'"},
       {"a\x1b[31m", "item 1 'a\\x1b[31m' is not"},
       {std::string("1\0", 2), "item 1 '1\\x00'"},
@@ -137,12 +137,11 @@ TEST(ConvnetShapes, FollowStridesAndPools) {
 }
 
 TEST(ConvnetShapes, ItemThatLeavesNothingOfTheImageIsNamed) {
-  EXPECT_EQ(
-      message_of([] {
-        convnet_shapes(parse_convnet("16/8,32/8,max"), {1, 20, 20});
-      }),
-      "convnet: item 3 'max' halves an image of which only 1x1 pixels are left (20x20 at first); take fewer "
-      "pools or strides, or larger images");
+  EXPECT_EQ(message_of([] {
+              convnet_shapes(parse_convnet("16/8,32/8,max"), {1, 20, 20});
+            }),
+            "convnet: item 3 'max' cannot halve an image of 1x1 pixels (20x20 at the input); use fewer "
+            "pools or strides, or larger images");
   EXPECT_NE(message_of([] { convnet_shapes(parse_convnet("avg,avg"), {1, 40, 2}); }), "");
   EXPECT_EQ(message_of([] { convnet_shapes(parse_convnet("16/8,32/8,64/8"), {1, 20, 20}); }), "");
 }
@@ -154,7 +153,7 @@ TEST(ConvnetShapes, WeightsThatNobodyMeansAreRefused) {
         convnet_shapes(items, {1, 20, 20});
       }),
       "convnet: item 3 '15x15:65536' brings the net to 966603571344 weights, at most 1073741824 are allowed; "
-      "take fewer channels");
+      "use fewer channels");
 }
 
 TEST(ConvnetSyntax, ShowsTheRecipe) { EXPECT_NE(convnet_syntax().find(convnet_recipe()), std::string::npos); }

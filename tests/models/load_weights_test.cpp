@@ -154,10 +154,9 @@ TEST_F(LoadWeights, FixedWeightsOfNormsMustBeOne) {
     EXPECT_NO_THROW(load_weights(*into, tensors, "file"));
     tensors["layer1.0.bn2.weight"][3] = 1.5;
     const Tensors before = state_of(*into);
-    EXPECT_EQ(
-        message_of<DataError>([&] { load_weights(*into, tensors, "file"); }),
-        "file: tensor 'layer1.0.bn2.weight' must be 1 throughout, because this model's norms have no weight; "
-        "use --norm-scale");
+    EXPECT_EQ(message_of<DataError>([&] { load_weights(*into, tensors, "file"); }),
+              "file: tensor 'layer1.0.bn2.weight' must be all 1, because this model's norms have no weight; "
+              "use --norm-scale");
     EXPECT_TRUE(same(state_of(*into), before));
   }
 }

@@ -123,21 +123,19 @@ TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
   const auto say = [](const std::string& spec) {
     return message_of([&] { make_model(spec, images(1, 20, 10), batchnorm()); });
   };
-  EXPECT_EQ(say("inceptoin-small"), "there is no model 'inceptoin-small'; did you mean 'inception-small'?");
-  EXPECT_EQ(
-      say("vgg"),
-      "there is no model 'vgg'; there are convnet, inception-small, resnet-small, inception-v3, resnet18, "
-      "resnet50");
-  EXPECT_NE(say("").find("there is no model ''"), std::string::npos);
-  EXPECT_EQ(say("resnet-small:18"),
-            "the model resnet-small takes nothing after its name, got 'resnet-small:18'");
+  EXPECT_EQ(say("inceptoin-small"), "unknown model 'inceptoin-small'; did you mean 'inception-small'?");
+  EXPECT_EQ(say("vgg"),
+            "unknown model 'vgg'; there are convnet, inception-small, resnet-small, inception-v3, resnet18, "
+            "resnet50");
+  EXPECT_NE(say("").find("unknown model ''"), std::string::npos);
+  EXPECT_EQ(say("resnet-small:18"), "the model resnet-small has no options, got 'resnet-small:18'");
   EXPECT_NE(say("resnet-small:"), "");
   EXPECT_NE(say("convnet:").find("item 1 is empty"), std::string::npos);
   EXPECT_NE(say("convnet:8,mx").find("item 2 'mx'"), std::string::npos);
   EXPECT_NE(say("convnet:max,max,max,max,max").find("item 5 'max'"), std::string::npos);
   EXPECT_NE(message_of([] { model_kind("conv"); }), "");
   EXPECT_EQ(say("inception-v3:auxx"),
-            "inception-v3 takes nothing after its name or inception-v3:aux (with the auxiliary head), got "
+            "the model inception-v3 has one option, inception-v3:aux (with the auxiliary head), got "
             "'inception-v3:auxx'");
   EXPECT_NE(say("inception-v3:"), "");
   EXPECT_NE(say("resnet50:"), "");

@@ -41,14 +41,14 @@ constexpr int64_t kWarmUpSteps = 2;
 constexpr int64_t kLargeWarmUpSteps = 1;
 constexpr int64_t kMemorySteps = 2;
 
-bool is_large(const models::ModelKind& kind) { return kind.picture_size >= kLargePictures; }
+bool is_large(const models::ModelKind& kind) { return kind.image_size >= kLargePictures; }
 
 // Images of random bytes in the size that the model is made for.
 data::Dataset random_images(const models::ModelKind& kind, int64_t count) {
   data::ByteImages images;
   images.channels = kind.input.channels;
-  images.height = kind.picture_size;
-  images.width = kind.picture_size;
+  images.height = kind.image_size;
+  images.width = kind.image_size;
   RandomStream stream(1, Purpose::kBench);
   images.pixels.resize(static_cast<size_t>(count * images.image_bytes()));
   for (uint8_t& pixel : images.pixels) pixel = static_cast<uint8_t>(stream.bits() >> 56);

@@ -1,4 +1,4 @@
-// Residual blocks (He et al., "Deep Residual Learning for Image Recognition").
+// Residual blocks (He et al., "Deep Residual Learning for Image Recognition"), in torchvision's layout.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -13,7 +13,7 @@
 
 namespace renorm::models {
 
-// relu(body(x) + shortcut(x)). The body is convolutions in a row, each with its norm and, but for the last,
+// relu(body(x) + shortcut(x)). The body is a chain of convolutions, each with its norm and, except the last,
 // its ReLU. The shortcut is x itself, or a 1x1 convolution and a norm where channels or size change.
 class ResidualImpl : public torch::nn::Module {
  public:
@@ -31,7 +31,7 @@ std::vector<ConvShape> basic_body(int64_t in, int64_t out, int64_t stride);
 // 1x1, 3x3 with the stride, 1x1 (ResNet-50 and deeper, the stride where torchvision puts it).
 std::vector<ConvShape> bottleneck_body(int64_t in, int64_t inner, int64_t out, int64_t stride);
 
-// `blocks` blocks, the first of them with the stride. Basic blocks put out `width` channels, bottlenecks four
+// `blocks` blocks, the first with the stride. Basic blocks have `width` output channels, bottlenecks four
 // times as many.
 constexpr int64_t kBottleneckExpansion = 4;
 torch::nn::Sequential basic_stage(int64_t in, int64_t width, int64_t blocks, int64_t stride,

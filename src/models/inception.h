@@ -1,5 +1,5 @@
 // The blocks of Inception v3 (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision")
-// with any widths, laid out and named as torchvision's InceptionA to InceptionE are.
+// with any widths, in the layout and with the names of torchvision's InceptionA to InceptionE.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -14,8 +14,8 @@
 
 namespace renorm::models {
 
-// Pooling, then convolutions in a row, then (if there are any) several convolutions of the same map side by
-// side. All outputs of all branches are concatenated.
+// Pooling, then a chain of convolutions, then optionally a fan of parallel convolutions of the same map. All
+// outputs of all branches are concatenated.
 struct InceptionBranch {
   enum class Pooling { kNone, kAverage, kMax };  // average: 3x3, size kept; max: 3x3, stride 2
   std::string name;
@@ -47,7 +47,7 @@ class InceptionBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(InceptionBlock);
 
-// The numbers beside the widths are those published.
+// The numbers in the comments are the published widths.
 struct InceptionAWidths {
   int64_t out_1x1;       // 64
   int64_t inner_5x5;     // 48
@@ -58,7 +58,7 @@ struct InceptionAWidths {
 };
 InceptionBlock inception_a(int64_t in, const InceptionAWidths& widths, const MakeNorm& make_norm);
 
-// Halves the map. `padding` 0 is published: (side - 3) / 2 + 1; 1 serves maps that are small already.
+// Halves the map. `padding` 0 is the published one: (side - 3) / 2 + 1; 1 is for small maps.
 struct InceptionBWidths {
   int64_t out_3x3;       // 384
   int64_t inner_3x3dbl;  // 64
