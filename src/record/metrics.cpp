@@ -66,25 +66,6 @@ struct Fields<StepRecord> {
   }
 };
 
-template <>
-struct Fields<EvaluationRecord> {
-  template <typename Record, typename Visitor>
-  static void visit(Record& record, const Visitor& visit) {
-    std::string kind = kEvaluationKind;
-    visit("kind", kind);
-    visit("step", record.step);
-    visit("epoch", record.epoch);
-    visit("split", record.split);
-    visit("images", record.images);
-    visit("accuracy", record.averaged.accuracy);
-    visit("loss", record.averaged.loss);
-    visit("raw_accuracy", record.raw.accuracy);
-    visit("raw_loss", record.raw.loss);
-    visit("seconds", record.seconds);
-    visit("skipped_images", record.skipped_images);
-  }
-};
-
 namespace {
 
 constexpr JsonFormat kLine = {"a record", 0, SIZE_MAX, UnknownKeys::kIgnore, -1};

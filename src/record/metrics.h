@@ -64,6 +64,29 @@ struct EvaluationRecord {
   std::optional<int64_t> skipped_images;  // not counted, because they could not be read
 };
 
+template <typename Record>
+struct Fields;  // record/json.h
+
+// Here, because checkpoints hold one as well.
+template <>
+struct Fields<EvaluationRecord> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& record, const Visitor& visit) {
+    std::string kind = "evaluation";
+    visit("kind", kind);
+    visit("step", record.step);
+    visit("epoch", record.epoch);
+    visit("split", record.split);
+    visit("images", record.images);
+    visit("accuracy", record.averaged.accuracy);
+    visit("loss", record.averaged.loss);
+    visit("raw_accuracy", record.raw.accuracy);
+    visit("raw_loss", record.raw.loss);
+    visit("seconds", record.seconds);
+    visit("skipped_images", record.skipped_images);
+  }
+};
+
 // One line without its newline. Keys have the names of the fields. Doubles read back to the same bits; a
 // value that is not finite is written as null and read as NaN.
 std::string to_json_line(const StepRecord& record);

@@ -8,33 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "data/description.h"
-#include "train/config.h"
+#include "train/run_state.h"
 
 namespace renorm::train {
-
-// state.json: everything of a checkpoint but tensors. The file also says {"sampler": {"seed", "step"}} and
-// {"rng": {"seed"}}: samplers and random numbers are pure functions of seed and step, so that is all of their
-// state. Reading checks that they agree with `config` and `step`.
-struct RunState {
-  int64_t step = 0;
-  Config config;                                // resolved
-  std::map<std::string, std::string> versions;  // renorm, libtorch, simd
-  double best_accuracy = -1.0;                  // percent, of all evaluations so far; -1: none
-  int64_t best_step = -1;                       // -1: none
-  int64_t metrics_bytes = 0;                    // length of metrics.jsonl when this was written
-  int64_t summary_bytes = 0;                    // length of summary.csv
-  double seconds = 0.0;                         // time spent in training so far
-  int64_t parameters = 0;
-  data::Description data;      // so that the model can be used without the data it was trained on
-  int64_t skipped_images = 0;  // that could not be read, over all steps
-};
-// All numbers must be finite and texts UTF-8.
-std::string to_json(const RunState& state);
-// Throws DataError that starts with `file`: not JSON, an entry missing, unknown, given twice, of the wrong
-// type or out of range, nested too deep, or a format_version that this program does not know. A setting that
-// `config` of the file lacks has its default: it is newer than the file.
-RunState parse_run_state(const std::string& text, const std::string& file);
 
 struct Checkpoint {
   RunState state;

@@ -10,8 +10,8 @@
 
 namespace renorm::train {
 
-// With g the gradient, to which weight_decay * p is added (except for adamw), and v starting at 0 unless stated
-// otherwise:
+// With g the gradient, to which weight_decay * p is added (except for adamw), and v starting at 0 unless
+// stated otherwise:
 //   rmsprop-tf  v = alpha v + (1 - alpha) g^2, v starting at 1;  move = lr g / sqrt(v + eps);
 //               with momentum b = momentum b + move, p -= b; without p -= move
 //   rmsprop     v = alpha v + (1 - alpha) g^2;  move = g / (sqrt(v) + eps);

@@ -82,6 +82,8 @@ class Session {
     const int64_t steps = trainer_->config().steps;
     if (trainer_->steps_done() >= steps) {
       observer_.note(fmt::format("the run in '{}' is finished", printable(paths_.folder)));
+      // Checkpoints of older versions lack it.
+      if (!state_.last_evaluation) state_.last_evaluation = trainer_->evaluate_test();
     }
     while (trainer_->steps_done() < steps) step();
     return result();
@@ -230,6 +232,7 @@ class Session {
       state_.best_accuracy = record.averaged.accuracy;
       state_.best_step = record.step;
     }
+    state_.last_evaluation = record;
     observer_.evaluated(record);
     window_.exclude(watch.seconds());  // evaluation is not training
   }
@@ -252,10 +255,9 @@ class Session {
   }
 
   RunResult result() const {
-    const record::Metrics metrics = record::parse_metrics(read_file(paths_.metrics), paths_.metrics);
     RunResult result;
     result.steps = trainer_->steps_done();
-    if (!metrics.evaluations.empty()) result.last = metrics.evaluations.back();
+    result.last = *state_.last_evaluation;
     result.best_accuracy = state_.best_accuracy;
     result.best_step = state_.best_step;
     result.seconds = state_.seconds;

@@ -1,3 +1,5 @@
+#include "train/run_state.h"
+
 #include <fmt/format.h>
 
 #include <limits>
@@ -6,7 +8,6 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "record/json.h"
-#include "train/checkpoint.h"
 #include "train/settings.h"
 
 namespace renorm::train {
@@ -149,6 +150,7 @@ struct Fields<train::RunState> {
     visit("parameters", state.parameters);
     visit("data", state.data);
     visit("skipped_images", state.skipped_images);
+    visit("last_evaluation", state.last_evaluation);
   }
 };
 

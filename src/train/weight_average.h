@@ -1,4 +1,5 @@
-// An exponential average of every parameter and floating-point buffer. The paper evaluates with such averages.
+// An exponential average of every parameter and floating-point buffer. The paper evaluates with such
+// averages.
 #pragma once
 
 #include <cstdint>

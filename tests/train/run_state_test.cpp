@@ -1,10 +1,12 @@
+#include "train/run_state.h"
+
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/errors.h"
-#include "train/checkpoint.h"
 #include "train/settings.h"
 
 namespace renorm::train {
@@ -29,6 +31,10 @@ RunState example() {
   state.parameters = 1'000'000'007;
   state.data = {"mnist:/a", {"zero", "on\"e"}, 1, 28, 27, {0.1}, {0.3}, 0.875, "abc"};
   state.skipped_images = 3;
+  state.last_evaluation.emplace();
+  state.last_evaluation->step = 400;
+  state.last_evaluation->split = "test";
+  state.last_evaluation->raw = {100.0 / 3.0, std::numeric_limits<double>::quiet_NaN()};
   return state;
 }
 
@@ -63,6 +69,9 @@ TEST(RunStateFile, ReadsBackWhatItWrote) {
   EXPECT_EQ(again.data.classes, state.data.classes);
   EXPECT_EQ(again.data.width, state.data.width);
   EXPECT_EQ(again.skipped_images, 3);
+  ASSERT_TRUE(again.last_evaluation);
+  EXPECT_EQ(again.last_evaluation->step, 400);
+  EXPECT_EQ(again.last_evaluation->raw.accuracy, 100.0 / 3.0);
   for (const Setting& setting : settings()) EXPECT_EQ(setting.get(again.config), setting.get(state.config));
   EXPECT_EQ(to_json(again), to_json(state));
 }
@@ -152,6 +161,10 @@ TEST(RunStateFile, RefusesEntriesThatAreMissingUnknownOrContradictory) {
   for (const auto& [name, value] : whole.items()) {
     Json json = whole;
     json.erase(name);
+    if (name == "last_evaluation") {  // older versions did not write it
+      EXPECT_FALSE(parse_run_state(json.dump(), "f").last_evaluation);
+      continue;
+    }
     EXPECT_NE(refusal_of(json.dump()).find("'" + name + "'"), std::string::npos) << name;
   }
   EXPECT_EQ(refusal_with("/more", 1), "a/state.json: unknown entry 'more'");

@@ -169,6 +169,21 @@ TEST_F(Run, AFinishedRunIsNotRunTwice) {
   EXPECT_EQ(second.steps, first.steps);
   EXPECT_EQ(second.last.averaged.accuracy, first.last.averaged.accuracy);
   EXPECT_EQ(second.best_step, first.best_step);
+  EXPECT_EQ(second.last.seconds, first.last.seconds);  // not evaluated again
+}
+
+TEST_F(Run, AFinishedRunOfAnOlderVersionIsEvaluatedAgain) {
+  const RunResult first = finish("run");
+  const CheckpointFolder checkpoints(folder_.path("run/checkpoints"));
+  Checkpoint checkpoint = checkpoints.newest(nullptr);
+  ASSERT_TRUE(checkpoint.state.last_evaluation);
+  checkpoint.state.last_evaluation.reset();
+  CheckpointFolder(checkpoints).write(checkpoint, 3);
+  const RunResult second = finish("run", /*resume=*/true);
+  EXPECT_EQ(second.last.step, 20);
+  EXPECT_EQ(second.last.averaged.accuracy, first.last.averaged.accuracy);
+  EXPECT_EQ(second.last.averaged.loss, first.last.averaged.loss);
+  EXPECT_EQ(second.last.raw.loss, first.last.raw.loss);
 }
 
 TEST_F(Run, KilledBeforeTheLinksWereSetTheyAreSetByResuming) {
