@@ -1,4 +1,4 @@
-// The text form of a plain convolutional net. No torch.
+// The text form of a plain convolutional net.
 #pragma once
 
 #include <array>

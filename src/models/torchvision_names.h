@@ -1,4 +1,4 @@
-// The names of torchvision's state dicts for the tensors of inception-v3, resnet18 and resnet50. No torch.
+// The names of torchvision's state dicts for the tensors of inception-v3, resnet18 and resnet50.
 #pragma once
 
 #include <string>

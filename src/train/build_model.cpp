@@ -8,8 +8,9 @@
 namespace renorm::train {
 namespace {
 
-// Memory for the activations that one pass keeps for the backward pass. A constant, not a share of the machine's
-// memory: the order of summation, and so the bits of a run, must not depend on what else is running.
+// Memory for the activations that one pass keeps for the backward pass. A constant, not a share of the
+// machine's memory: the order of summation, and so the bits of a run, must not depend on what else is
+// running.
 constexpr double kActivationBytes = 2.0 * (1 << 30);
 // The outputs of a convolution and of its norm, as floats.
 constexpr double kBytesPerValue = 2.0 * sizeof(float);

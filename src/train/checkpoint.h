@@ -1,4 +1,4 @@
-// Checkpoints: folders step-000000500, each complete or absent. No torch.
+// Checkpoints: folders step-000000500, each complete or absent.
 //   model.safetensors  average.safetensors  optimizer.safetensors  state.json
 //   SHA256SUMS         of all of them; `sha256sum -c SHA256SUMS` in the folder checks them as well
 #pragma once

@@ -1,4 +1,4 @@
-// "--clip": the limits of r and d during a run. Parsing needs no torch.
+// "--clip": the limits of r and d during a run.
 #pragma once
 
 #include <renorm/nn/clip_schedule.h>

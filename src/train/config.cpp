@@ -48,10 +48,10 @@ void check_ranges(const Config& config) {
 
 void check_sampler(const Config& config, const data::SamplerSpec& sampler) {
   if (config.split_pairs && sampler.images < 2) {
-    throw UsageError(
-        fmt::format("--split-pairs needs a sampler with two or more images per label, such as labels:16x2, got "
-                    "--sampler {}",
-                    printable(config.sampler)));
+    throw UsageError(fmt::format(
+        "--split-pairs needs a sampler with two or more images per label, such as labels:16x2, got "
+        "--sampler {}",
+        printable(config.sampler)));
   }
   if (sampler.minibatch() > 0 && config.minibatch > 0 && sampler.minibatch() != config.minibatch) {
     throw UsageError(fmt::format("--minibatch must be {} with --sampler {}, got {}; leave it out",
@@ -75,8 +75,9 @@ void check_groups(const Config& config, const data::SamplerSpec& sampler, const 
 
 void check_sizes(const Config& config, const Sizes& sizes) {
   if (config.workers > kMaxExamplesPerStep / sizes.minibatch) {
-    throw UsageError(fmt::format("a step may have at most {} examples, got {} workers x {}; use fewer --workers",
-                                 kMaxExamplesPerStep, config.workers, sizes.minibatch));
+    throw UsageError(
+        fmt::format("a step may have at most {} examples, got {} workers x {}; use fewer --workers",
+                    kMaxExamplesPerStep, config.workers, sizes.minibatch));
   }
   if (config.chunk != 0 && config.chunk < sizes.microbatch) {
     throw UsageError(

@@ -1,4 +1,4 @@
-// Everything that determines what a training run computes, as plain values. No torch.
+// Everything that determines what a training run computes, as plain values.
 // Names, limits and help are in the table of settings (settings.h).
 #pragma once
 

@@ -262,8 +262,8 @@ class Line {
   }
 
   void set(const Setting& setting, const Value& value, Config* config) const {
-    const bool fits = value.type == setting.type ||
-                      (value.type == Type::kInteger && setting.type == Type::kNumber);
+    const bool fits =
+        value.type == setting.type || (value.type == Type::kInteger && setting.type == Type::kNumber);
     if (!fits) {
       refuse(fmt::format("{} must be {}, got {}", setting.name, expected(setting.type), described(value)));
     }

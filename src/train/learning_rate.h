@@ -1,4 +1,4 @@
-// The learning rate as a function of the step. No torch.
+// The learning rate as a function of the step.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What travels with an exported model besides its weights: how to rebuild it, what to feed it, and what its
-// outputs mean. JSON; no torch.
+// outputs mean. JSON.
 #pragma once
 
 #include <cstdint>

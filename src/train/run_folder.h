@@ -1,4 +1,4 @@
-// The folder of a run: its files and its lock. No torch.
+// The folder of a run: its files and its lock.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// state.json: everything of a checkpoint except tensors. No torch.
+// state.json: everything of a checkpoint except tensors.
 #pragma once
 
 #include <cstdint>

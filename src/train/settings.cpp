@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "data/dataset_kinds.h"
 #include "data/sampler.h"
 #include "train/clip_spec.h"
 
@@ -28,8 +29,7 @@ struct Range {
   bool open_above = false;
 
   bool holds(double value) const {
-    return (open_below ? value > min : value >= min) &&
-           (open_above ? value < max : value <= max);
+    return (open_below ? value > min : value >= min) && (open_above ? value < max : value <= max);
   }
   std::string words() const {
     return fmt::format("from {}{} to {}{}", open_below ? "above " : "", shortest(min),
@@ -126,9 +126,7 @@ Setting toggle(std::string name, std::string group, bool Config::*field, std::st
 void add_data(std::vector<Setting>& table) {
   using C = Config;
   const Check sampler = [](const std::string& given) { data::parse_sampler(given); };
-  table.push_back(
-      text("data", "Data", &C::data,
-           "strokes[:OPTIONS], mnist:DIR, fashion-mnist:DIR, cifar10:DIR, cifar100:DIR or folder:DIR"));
+  table.push_back(text("data", "Data", &C::data, data::dataset_forms()));
   table.push_back(text("sampler", "Data", &C::sampler,
                        "contents of a minibatch: iid, labels:LxK, labels:LxK:distinct or blocks:BxLxK",
                        sampler));
@@ -162,7 +160,8 @@ void add_images(std::vector<Setting>& table) {
                         "pixels per side of the net's input; 0: the size the model is made for"));
   table.push_back(number("crop-area", group, &C::crop_area, kAboveZero,
                          "minimum share of an image's area that a training crop takes"));
-  table.push_back(number("flip", group, &C::flip, {0.0, 1.0}, "probability that a training image is mirrored"));
+  table.push_back(
+      number("flip", group, &C::flip, {0.0, 1.0}, "probability that a training image is mirrored"));
   table.push_back(number("jitter", group, &C::jitter, {0.0, 1.0},
                          "range of brightness, contrast and saturation of training images"));
   table.push_back(
@@ -210,8 +209,7 @@ void add_update(std::vector<Setting>& table) {
   table.push_back(choice("lr-schedule", group, &C::lr_schedule));
   table.push_back(
       number("lr-final", group, &C::lr_final, {0.0, 1.0}, "learning rate at the end as a fraction of --lr"));
-  table.push_back(
-      whole("warmup", group, &C::warmup, 0, kMaxSteps, "steps in which the learning rate rises"));
+  table.push_back(whole("warmup", group, &C::warmup, 0, kMaxSteps, "steps in which the learning rate rises"));
   table.push_back(
       number("momentum", group, &C::momentum, kBelowOne, "momentum of rmsprop-tf, rmsprop and sgd"));
   table.push_back(
@@ -237,8 +235,8 @@ void add_regularization(std::vector<Setting>& table) {
 
 void add_run(std::vector<Setting>& table) {
   using C = Config;
-  table.push_back(whole("seed", "Run", &C::seed, 0, std::numeric_limits<int64_t>::max(),
-                        "seed of all random numbers"));
+  table.push_back(
+      whole("seed", "Run", &C::seed, 0, std::numeric_limits<int64_t>::max(), "seed of all random numbers"));
   table.push_back(whole("threads", "Run", &C::threads, 0, 1024, "threads that compute; 0: one per CPU"));
   table.push_back(
       whole("log-every", "Run", &C::log_every, 1, kMaxSteps, "steps between two records of metrics.jsonl"));

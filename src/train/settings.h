@@ -1,5 +1,5 @@
 // The table of all settings of a run: their names, help, limits and text form. Flags, config files and
-// checkpoints are made from it. No torch.
+// checkpoints are made from it.
 #pragma once
 
 #include <functional>

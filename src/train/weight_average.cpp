@@ -46,7 +46,8 @@ WeightAverage::WeightAverage(const torch::nn::Module& model, double decay) : dec
 }
 
 void WeightAverage::update(int64_t t) {
-  TORCH_CHECK(!applied_, "renorm::train::WeightAverage: update must not be called while the averages are applied");
+  TORCH_CHECK(!applied_,
+              "renorm::train::WeightAverage: update must not be called while the averages are applied");
   const torch::NoGradGuard no_grad;
   const double weight = 1.0 - decay_at(t);
   for (Pair& pair : pairs_) update_one(pair.value, weight, pair.average);
