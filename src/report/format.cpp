@@ -33,10 +33,10 @@ std::string escaped_character(char c) {
   }
 }
 
-constexpr double kMostWhole = 9e15;  // a double holds every whole number up to here
+constexpr double kMaxWhole = 9e15;  // a double holds every whole number up to here
 
 std::string whole(double value) {
-  if (!(std::fabs(value) < kMostWhole)) return "NaN";
+  if (!(std::fabs(value) < kMaxWhole)) return "NaN";
   return grouped(std::llround(value));
 }
 
@@ -110,7 +110,7 @@ std::string percent(const record::Measure& measure) {
 std::string steps(const record::Measure& measure) { return with_spread(measure, whole); }
 
 std::string duration(double seconds) {
-  return seconds >= 0.0 && seconds < kMostWhole ? duration_text(seconds) : kNothing;
+  return std::isfinite(seconds) && seconds >= 0.0 ? duration_text(seconds) : kNothing;
 }
 
 }  // namespace renorm::report

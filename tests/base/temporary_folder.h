@@ -1,4 +1,4 @@
-// A folder for one test, deleted with what is in it, and what a test of files wants to know about it.
+// A temporary folder for one test, and helpers for tests of files.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -105,6 +105,27 @@ TEST(PaperExperiment, BadRequestsAreNamed) {
   EXPECT_NE(problem_of(options).find("classes"), std::string::npos);
 }
 
+// A misspelled arm would silently drop a claim.
+TEST(ExperimentKinds, NameOnlyArmsAndClaimsThatExist) {
+  std::set<std::string> sizes;
+  for (const ExperimentKind& kind : experiment_kinds()) {
+    for (const ExperimentSize& size : kind.sizes) EXPECT_TRUE(sizes.insert(size.name).second) << size.name;
+    const std::vector<std::string> names = arm_names(kind);
+    const std::set<std::string> arms(names.begin(), names.end());
+    EXPECT_EQ(arms.size(), names.size());
+    EXPECT_EQ(arms.count(kind.reference), 1U) << kind.reference;
+    std::set<std::string> texts;
+    for (const ClaimPlan& claim : kind.claims) {
+      std::vector<std::string> named = claim.arms;
+      if (claim.kind != ClaimPlan::Kind::kClipping) named = {claim.a.arm, claim.b.arm};
+      for (const std::string& name : named) EXPECT_EQ(arms.count(name), 1U) << claim.text << ": " << name;
+      EXPECT_FALSE(named.empty()) << claim.text;
+      EXPECT_TRUE(claim.recovers_from.empty() || texts.count(claim.recovers_from) > 0) << claim.text;
+      EXPECT_TRUE(texts.insert(claim.text).second) << claim.text;
+    }
+  }
+}
+
 TEST(FlagsOf, MakeTheConfigFromTheDefaults) {
   for (const Arm& arm : paper_experiment({}).arms) {
     train::Config config;
