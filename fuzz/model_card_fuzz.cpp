@@ -1,6 +1,6 @@
 // Input: the card of an exported model. An accepted input must survive writing and reading unchanged.
 #include "fuzz.h"
-#include "train/model_card.h"
+#include "export/model_card.h"
 
 using namespace renorm;
 

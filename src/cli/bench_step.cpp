@@ -20,7 +20,7 @@ void check_count(const char* flag, int64_t value, int64_t most) {
   throw UsageError(fmt::format("{} must be a whole number from 1 to {}, got {}", flag, most, value));
 }
 
-void run(const BenchStepOptions& options) {
+void run(const bench::StepOptions& options) {
   check_count("--minibatch", options.minibatch, kMost);
   check_count("--workers", options.workers, kMost);
   check_count("--threads", options.threads, kMostThreads);
@@ -30,7 +30,7 @@ void run(const BenchStepOptions& options) {
     throw UsageError(fmt::format("--memory-format does not know '{}'{}", printable(options.memory_format),
                                  name_hint(options.memory_format, formats)));
   }
-  const std::vector<std::string> norms(std::begin(kStepNorms), std::end(kStepNorms));
+  const std::vector<std::string> norms(std::begin(bench::kStepNorms), std::end(bench::kStepNorms));
   for (const std::string& norm : options.norms) {
     if (std::find(norms.begin(), norms.end(), norm) != norms.end()) continue;
     throw UsageError(fmt::format("--norms does not know '{}'{}", printable(norm), name_hint(norm, norms)));
@@ -43,7 +43,7 @@ void run(const BenchStepOptions& options) {
 Command add_bench_step(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
       "step", "A training step with our layer, with LibTorch's and with tensor operations, in turn");
-  const auto options = std::make_shared<BenchStepOptions>();
+  const auto options = std::make_shared<bench::StepOptions>();
   app->add_option("--model", options->model, "model, as in 'renorm train'; 'renorm models' lists them")
       ->type_name("SPEC")
       ->capture_default_str();

@@ -10,7 +10,7 @@ namespace renorm::cli {
 // Each runs one command; throws the errors of base/errors.h, and InternalError for LibTorch's own.
 struct Core {
   void (*bench_layer)(const BenchLayerOptions&);
-  void (*bench_step)(const BenchStepOptions&);
+  void (*bench_step)(const bench::StepOptions&);
   void (*train)(const TrainOptions&);
   void (*eval)(const EvalOptions&);
   void (*data)(const DataOptions&);

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/help.h"
-#include "train/model_card.h"
+#include "export/model_card.h"
 
 namespace renorm::cli {
 namespace {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/step_options.h"
 #include "train/config.h"
 
 namespace renorm::cli {
@@ -13,21 +14,6 @@ struct BenchLayerOptions {
   bool fresh_memory = false;
   int threads = 1;
   std::string shapes;
-  std::string json;
-};
-
-// What `renorm bench step` can compare, in the order of its table.
-constexpr const char* kStepNorms[] = {"renorm", "native", "batchnorm", "tensor-ops"};
-
-struct BenchStepOptions {
-  std::string model = "inception-small";
-  std::string data;                    // "": strokes, or random images for nets that are made for large ones
-  std::string memory_format = "both";  // nchw, channels-last, both
-  std::vector<std::string> norms;      // of kStepNorms; empty: all. native always takes part
-  int64_t minibatch = 32;
-  int64_t workers = 1;
-  int threads = 1;
-  int64_t steps = 0;  // timed steps of each; 0: 30, or 5 for nets that are made for large images
   std::string json;
 };
 

@@ -8,8 +8,8 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "base/timing.h"
-#include "cli/core/bench/machine.h"
-#include "cli/core/bench/step_contest.h"
+#include "bench/machine.h"
+#include "bench/step_contest.h"
 #include "cli/core/commands.h"
 #include "cli/core/tensor_memory.h"
 #include "cli/progress.h"
@@ -85,7 +85,7 @@ const Entry& native_of(const std::vector<Entry>& entries, std::string Entry::*wh
 
 Json to_json(const StepContest& contest) {
   const bench::Machine machine = bench::this_machine();
-  const BenchStepOptions& options = contest.options;
+  const bench::StepOptions& options = contest.options;
   Json json = {{"machine",
                 {{"cpu", machine.cpu},
                  {"cpus", machine.cpus},
@@ -156,7 +156,7 @@ allocator too.
 
 }  // namespace
 
-void run_bench_step(const BenchStepOptions& options) {
+void run_bench_step(const bench::StepOptions& options) {
   if (!options.json.empty()) check_writable(options.json);
   at::set_num_threads(options.threads);
   reuse_tensor_memory();  // as `renorm train` does

@@ -6,7 +6,7 @@
 namespace renorm::cli {
 
 void run_bench_layer(const BenchLayerOptions& options);
-void run_bench_step(const BenchStepOptions& options);
+void run_bench_step(const bench::StepOptions& options);
 void run_data(const DataOptions& options);
 void run_doctor(const DoctorOptions& options);
 void run_eval(const EvalOptions& options);

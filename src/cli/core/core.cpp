@@ -39,7 +39,7 @@ extern "C" {
 extern const renorm::cli::Core renorm_core;  // NOLINT(readability-identifier-naming): a symbol's name
 const renorm::cli::Core renorm_core = {
     renorm::cli::guarded<renorm::cli::BenchLayerOptions, renorm::cli::run_bench_layer>,
-    renorm::cli::guarded<renorm::cli::BenchStepOptions, renorm::cli::run_bench_step>,
+    renorm::cli::guarded<renorm::bench::StepOptions, renorm::cli::run_bench_step>,
     renorm::cli::guarded<renorm::cli::TrainOptions, renorm::cli::run_train>,
     renorm::cli::guarded<renorm::cli::EvalOptions, renorm::cli::run_eval>,
     renorm::cli::guarded<renorm::cli::DataOptions, renorm::cli::run_data>,

@@ -10,12 +10,12 @@
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "cli/core/bench/timing.h"
+#include "bench/timing.h"
 #include "cli/core/commands.h"
 #include "cli/core/data_text.h"
 #include "cli/errors.h"
 #include "cli/progress.h"
-#include "train/ready_model.h"
+#include "export/ready_model.h"
 
 namespace renorm::cli {
 namespace {

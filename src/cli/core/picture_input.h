@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "data/description.h"
-#include "train/model_card.h"
+#include "export/model_card.h"
 
 namespace renorm::cli {
 

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "cli/core/commands.h"
 #include "cli/core/picture_input.h"
-#include "train/ready_model.h"
+#include "export/ready_model.h"
 
 namespace renorm::cli {
 namespace {

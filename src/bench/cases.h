@@ -1,0 +1,51 @@
+// What is measured: shapes, layouts and passes, and the tensors of one case.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace renorm::bench {
+
+enum class Layout { kNchw, kNhwc, kDense };
+enum class Pass { kForward, kBackward, kInference };
+
+inline constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc, Layout::kDense};
+inline constexpr Pass kPasses[] = {Pass::kForward, Pass::kBackward, Pass::kInference};
+
+const char* name_of(Layout layout);  // the key in the JSON: "nchw"
+const char* name_of(Pass pass);      // "forward"
+
+struct Case {
+  std::vector<int64_t> sizes;  // [n, c] for kDense, else [n, c, h, w]
+  Layout layout;
+
+  std::string shape_name() const;  // "32x64x56x56"
+  int64_t values() const;
+  double megabytes() const;  // of one float tensor, 10^6 bytes
+  // Beyond the caches of most CPUs: where the limits in multiples of a copy apply.
+  bool large() const { return megabytes() >= 8.0; }
+};
+
+// Inception-v3 and ResNet-50 at batch 32, small and dense shapes; `quick`: five of them.
+std::vector<Case> standard_cases(bool quick);
+
+// "32x64x56x56,32x1024": four sizes are measured as nchw and as nhwc, two as dense. Throws UsageError.
+std::vector<Case> parse_cases(const std::string& shapes);
+
+inline constexpr double kEps = 1e-5;
+inline constexpr double kRMax = 3.0;
+inline constexpr double kDMax = 5.0;
+
+// Reproducible input of a case. Averages differ from the batch's statistics, so that r and d are not (1, 0).
+struct Data {
+  Data(const Case& shape_and_layout, at::ScalarType type);
+
+  at::Tensor x;                                                     // of the type, in the layout
+  at::Tensor dy;                                                    // the same
+  at::Tensor weight, bias, running_mean, running_std, running_var;  // float [c]; running_var = std^2 - eps
+};
+
+}  // namespace renorm::bench

@@ -1,0 +1,65 @@
+// Everybody who takes part in one case.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/cases.h"
+#include "bench/native.h"
+#include "bench/onednn.h"
+#include "bench/ours.h"
+#include "bench/tensor_ops.h"
+#include "bench/timing.h"
+
+namespace renorm::bench {
+
+// Names of competitors, which are also their keys in the JSON.
+inline constexpr const char* kCopy = "copy";
+inline constexpr const char* kOurs = "ours";           // as shipped
+inline constexpr const char* kOursRelu = "ours_relu";  // the same with fused ReLU
+inline constexpr const char* kOursInto = "ours_into";  // into preallocated memory
+inline constexpr const char* kOursIntoRelu = "ours_into_relu";
+inline constexpr const char* kOursGroups = "ours_groups_of_4";
+inline constexpr const char* kOursBf16 = "ours_bf16";
+inline constexpr const char* kOursOneThread = "ours_one_thread";
+inline constexpr const char* kOursIntoOneThread = "ours_into_one_thread";
+inline constexpr const char* kNative = "native";
+inline constexpr const char* kNativeRelu = "native_relu";
+inline constexpr const char* kNativeBf16 = "native_bf16";
+inline constexpr const char* kOneDnn = "onednn";  // into preallocated memory
+inline constexpr const char* kOneDnnBlocked = "onednn_blocked";
+inline constexpr const char* kTensorOps = "tensor_ops";
+
+inline constexpr int64_t kGroupSize = 4;
+
+// All competitors of a case on the same data. Holds some ten copies of the tensor and a graph.
+struct Field {
+  explicit Field(const Case& shape_and_layout);
+
+  // Those that can run the pass, the copy first. They refer to this object. With more than one thread, ours
+  // on one thread takes part too.
+  std::vector<Competitor> competitors(Pass pass, int threads);
+
+  Case shape_and_layout;
+  Data data;
+  Data data_bf16;
+  Ours ours;
+  OursInto ours_into;
+  Ours ours_bf16;
+  Native native;
+  std::unique_ptr<Native> native_bf16;     // null if this LibTorch has none
+  std::unique_ptr<OneDnn> onednn;          // null, see make_onednn
+  std::unique_ptr<OneDnn> onednn_blocked;  // null, see make_onednn
+  TensorOps tensor_ops;
+
+ private:
+  std::vector<Competitor> forward();
+  std::vector<Competitor> backward();
+  std::vector<Competitor> inference();
+  void copy() const;
+
+  at::Tensor copy_target_;
+};
+
+}  // namespace renorm::bench

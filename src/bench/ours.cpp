@@ -1,0 +1,145 @@
+#include "bench/ours.h"
+
+#include <ATen/Parallel.h>
+
+#include "kernels/kernels.h"
+#include "ops/batch_renorm.h"
+
+namespace renorm::bench {
+namespace {
+
+kernels::Activation in_kernel(Activation activation) {
+  return activation == Activation::kRelu ? kernels::Activation::kRelu : kernels::Activation::kNone;
+}
+
+const kernels::ParallelFor& on_torch_threads() {
+  static const kernels::ParallelFor parallel_for = [](int64_t count, const kernels::Body& body) {
+    at::parallel_for(0, count, 1, body);
+  };
+  return parallel_for;
+}
+
+kernels::Shape kernel_shape(const Case& shape_and_layout) {
+  const std::vector<int64_t>& sizes = shape_and_layout.sizes;
+  return {sizes[0], sizes[1], sizes.size() == 4 ? sizes[2] * sizes[3] : 1};
+}
+
+}  // namespace
+
+Ours::Ours(const Data& data, double r_max, double d_max) : data_(data), r_max_(r_max), d_max_(d_max) {
+  saved_ = forward(Activation::kNone);
+}
+
+ops::BatchRenormArguments Ours::arguments(Activation activation, int64_t group_size) const {
+  ops::BatchRenormArguments arguments;
+  arguments.eps = kEps;
+  arguments.r_max = r_max_;
+  arguments.d_max = d_max_;
+  arguments.group_size = group_size;
+  arguments.activation = activation;
+  return arguments;
+}
+
+ops::BatchRenormResult Ours::forward(Activation activation, int64_t group_size) const {
+  return ops::batch_renorm(data_.x, data_.weight, data_.bias, data_.running_mean, data_.running_std,
+                           arguments(activation, group_size));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Activation activation) const {
+  return ops::call_batch_renorm_backward({data_.dy,
+                                          data_.x,
+                                          data_.weight,
+                                          data_.bias,
+                                          saved_.batch_mean,
+                                          saved_.batch_mean_low,
+                                          saved_.batch_std,
+                                          saved_.r,
+                                          saved_.d,
+                                          /*group_size=*/0,
+                                          Grouping::kContiguous,
+                                          activation,
+                                          /*frozen=*/false,
+                                          {true, true, true}});
+}
+
+at::Tensor Ours::inference(Activation activation) const {
+  return ops::batch_renorm_inference(data_.x, data_.weight, data_.bias, data_.running_mean, data_.running_std,
+                                     activation);
+}
+
+OursInto::OursInto(const Case& shape_and_layout, const Data& data)
+    : output(at::empty_like(data.x)),
+      input_gradient(at::empty_like(data.x)),
+      dweight(at::empty_like(data.weight)),
+      dbias(at::empty_like(data.weight)),
+      data_(data),
+      layout_(shape_and_layout.layout == Layout::kNchw ? kernels::Layout::kNcs : kernels::Layout::kNsc),
+      shape_(kernel_shape(shape_and_layout)),
+      batch_mean_(at::empty_like(data.weight)),
+      batch_mean_low_(at::empty_like(data.weight)),
+      batch_std_(at::empty_like(data.weight)),
+      r_(at::empty_like(data.weight)),
+      d_(at::empty_like(data.weight)) {
+  forward(Activation::kNone);
+}
+
+void OursInto::forward(Activation activation) {
+  kernels::Forward<float> problem{};
+  problem.layout = layout_;
+  problem.shape = shape_;
+  problem.groups = kernels::contiguous_groups(shape_.n, shape_.n);
+  problem.activation = in_kernel(activation);
+  problem.eps = kEps;
+  problem.r_max = kRMax;
+  problem.d_max = kDMax;
+  problem.x = data_.x.data_ptr<float>();
+  problem.weight = data_.weight.data_ptr<float>();
+  problem.bias = data_.bias.data_ptr<float>();
+  problem.running_mean = data_.running_mean.data_ptr<float>();
+  problem.running_std = data_.running_std.data_ptr<float>();
+  problem.y = output.data_ptr<float>();
+  problem.batch_mean = batch_mean_.data_ptr<float>();
+  problem.batch_mean_low = batch_mean_low_.data_ptr<float>();
+  problem.batch_std = batch_std_.data_ptr<float>();
+  problem.r = r_.data_ptr<float>();
+  problem.d = d_.data_ptr<float>();
+  kernels::forward(problem, on_torch_threads());
+}
+
+void OursInto::backward(Activation activation) {
+  kernels::Backward<float> problem{};
+  problem.layout = layout_;
+  problem.shape = shape_;
+  problem.groups = kernels::contiguous_groups(shape_.n, shape_.n);
+  problem.activation = in_kernel(activation);
+  problem.frozen = false;
+  problem.x = data_.x.data_ptr<float>();
+  problem.dy = data_.dy.data_ptr<float>();
+  problem.weight = data_.weight.data_ptr<float>();
+  problem.bias = data_.bias.data_ptr<float>();
+  problem.batch_mean = batch_mean_.data_ptr<float>();
+  problem.batch_mean_low = batch_mean_low_.data_ptr<float>();
+  problem.batch_std = batch_std_.data_ptr<float>();
+  problem.r = r_.data_ptr<float>();
+  problem.d = d_.data_ptr<float>();
+  problem.dx = input_gradient.data_ptr<float>();
+  problem.dweight = dweight.data_ptr<float>();
+  problem.dbias = dbias.data_ptr<float>();
+  kernels::backward(problem, on_torch_threads());
+}
+
+void OursInto::inference(Activation activation) {
+  kernels::Inference<float> problem{};
+  problem.layout = layout_;
+  problem.shape = shape_;
+  problem.activation = in_kernel(activation);
+  problem.x = data_.x.data_ptr<float>();
+  problem.weight = data_.weight.data_ptr<float>();
+  problem.bias = data_.bias.data_ptr<float>();
+  problem.running_mean = data_.running_mean.data_ptr<float>();
+  problem.running_std = data_.running_std.data_ptr<float>();
+  problem.y = output.data_ptr<float>();
+  kernels::inference(problem, on_torch_threads());
+}
+
+}  // namespace renorm::bench

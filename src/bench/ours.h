@@ -1,0 +1,49 @@
+// Our operators as shipped, and our kernels into memory that is already there.
+#pragma once
+
+#include <renorm/ops/batch_renorm.h>
+
+#include <tuple>
+
+#include "bench/cases.h"
+#include "kernels/problem.h"
+
+namespace renorm::bench {
+
+// As shipped: the operators allocate their results.
+class Ours {
+ public:
+  explicit Ours(const Data& data, double r_max = kRMax, double d_max = kDMax);
+
+  ops::BatchRenormResult forward(Activation activation, int64_t group_size = 0) const;
+  // dx, dweight, dbias.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(Activation activation) const;
+  at::Tensor inference(Activation activation) const;
+
+ private:
+  ops::BatchRenormArguments arguments(Activation activation, int64_t group_size) const;
+
+  Data data_;
+  double r_max_, d_max_;
+  ops::BatchRenormResult saved_;
+};
+
+// Preallocated, float only.
+class OursInto {
+ public:
+  OursInto(const Case& shape_and_layout, const Data& data);
+
+  void forward(Activation activation);
+  void backward(Activation activation);  // of the latest forward
+  void inference(Activation activation);
+
+  at::Tensor output, input_gradient, dweight, dbias;
+
+ private:
+  Data data_;
+  kernels::Layout layout_;
+  kernels::Shape shape_;
+  at::Tensor batch_mean_, batch_mean_low_, batch_std_, r_, d_;
+};
+
+}  // namespace renorm::bench

@@ -1,0 +1,285 @@
+#include "bench/step_contest.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include "base/random.h"
+#include "base/timing.h"
+#include "bench/tensor_ops_norm.h"
+#include "export/portable_model.h"
+#include "models/model.h"
+#include "train/build_model.h"
+#include "train/run.h"
+
+namespace renorm::bench {
+namespace {
+
+constexpr const char* kLayouts[] = {"nchw", "channels-last"};
+// Limits as at the end of the paper's schedule, so that r and d are at work.
+constexpr double kRMax = 3.0;
+constexpr double kDMax = 5.0;
+// Nets for large images take seconds a step.
+constexpr int64_t kLargePictures = 128;
+constexpr int64_t kSteps = 30;
+constexpr int64_t kLargeSteps = 5;
+constexpr int64_t kWarmUpSteps = 2;
+constexpr int64_t kLargeWarmUpSteps = 1;
+constexpr int64_t kMemorySteps = 2;
+
+bool is_large(const models::ModelKind& kind) { return kind.image_size >= kLargePictures; }
+
+// Images of random bytes in the size that the model is made for.
+data::Dataset random_images(const models::ModelKind& kind, int64_t count) {
+  data::ByteImages images;
+  images.channels = kind.input.channels;
+  images.height = kind.image_size;
+  images.width = kind.image_size;
+  RandomStream stream(1, Purpose::kBench);
+  images.pixels.resize(static_cast<size_t>(count * images.image_bytes()));
+  for (uint8_t& pixel : images.pixels) pixel = static_cast<uint8_t>(stream.bits() >> 56);
+  for (int64_t i = 0; i < count; ++i) images.labels.push_back(i % kind.input.classes);
+  data::ByteDataset dataset{kRandomImages, {}, images, images};
+  for (int64_t i = 0; i < kind.input.classes; ++i) dataset.classes.push_back(std::to_string(i));
+  return data::in_memory(std::move(dataset));
+}
+
+data::Dataset open(const StepOptions& options, const models::ModelKind& kind) {
+  if (options.data == kRandomImages) return random_images(kind, 2 * options.minibatch * options.workers);
+  train::Config config;
+  config.data = options.data;
+  config.model = options.model;
+  config.threads = options.threads;
+  return train::open_data(config, {});
+}
+
+train::Config config_for(const StepOptions& options, const Contestant& contestant) {
+  train::Config config;
+  // What the data is called has no part in a step.
+  config.data = options.data == kRandomImages ? "strokes" : options.data;
+  config.model = options.model;
+  config.workers = options.workers;
+  config.minibatch = options.minibatch;
+  config.norm = contestant.norm == "tensor-ops" ? train::NormKind::kNative
+                                                : parse_choice<train::NormKind>(contestant.norm);
+  if (config.norm == train::NormKind::kRenorm) config.clip = fmt::format("{},{}", kRMax, kDMax);
+  config.memory_format = parse_choice<train::MemoryFormat>(contestant.layout);
+  config.threads = options.threads;
+  config.steps = kWarmUpSteps + options.steps;
+  return config;
+}
+
+std::unique_ptr<train::Trainer> trainer_for(const StepOptions& options, const data::Dataset& dataset,
+                                            const Contestant& contestant) {
+  const train::Config given = config_for(options, contestant);
+  train::check(given);
+  const train::Config config = train::resolved(given, dataset.train->size());
+  const models::MakeNorm norm = contestant.norm == "tensor-ops"
+                                    ? tensor_ops_norm(config.norm_eps, config.norm_momentum, kRMax, kDMax)
+                                    : train::norm_of(config);
+  return std::make_unique<train::Trainer>(config, dataset, norm);
+}
+
+// A field of /proc/self/status in bytes; -1 if there is none.
+double status_bytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  std::string name;
+  while (status >> name) {
+    double kilobytes = 0.0;
+    if (name == field + ":" && status >> kilobytes) return kilobytes * 1024.0;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return -1.0;
+}
+
+// Counts the bytes of tensors while it is told of them.
+class TensorBytes : public c10::MemoryReportingInfoBase {
+ public:
+  // Without `override`: releases of LibTorch have one or the other of these in the base.
+  // NOLINTBEGIN(modernize-use-override, readability-identifier-naming)
+  void reportMemoryUsage(void* /*block*/, int64_t bytes, int64_t /*allocated*/, int64_t /*reserved*/,
+                         c10::Device /*device*/) {
+    count(bytes);
+  }
+  void reportMemoryUsage(void* /*block*/, int64_t bytes, size_t /*allocated*/, size_t /*reserved*/,
+                         c10::Device /*device*/) {
+    count(bytes);
+  }
+  bool memoryProfilingEnabled() const { return true; }
+  // NOLINTEND(modernize-use-override, readability-identifier-naming)
+
+  int64_t most() const { return most_; }
+
+ private:
+  void count(int64_t bytes) {
+    now_ += bytes;
+    most_ = std::max(most_, now_);
+  }
+
+  int64_t now_ = 0;
+  int64_t most_ = 0;
+};
+
+PeakMemory peak_memory_here(const StepOptions& options, const data::Dataset& dataset,
+                            const Contestant& contestant) {
+  // What is loaded or allocated once for all counts for nobody. Large nets dwarf it.
+  if (!is_large(models::model_kind(options.model))) trainer_for(options, dataset, contestant)->step();
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
+  const double before = status_bytes("VmRSS");
+  const auto counted = std::make_shared<TensorBytes>();
+  const c10::DebugInfoGuard counts(c10::DebugInfoKind::PROFILER_STATE, counted);
+  const auto trainer = trainer_for(options, dataset, contestant);
+  for (int64_t i = 0; i < kMemorySteps; ++i) trainer->step();
+  const double peak = status_bytes("VmHWM");
+  return {static_cast<double>(counted->most()), before < 0.0 || peak < 0.0 ? -1.0 : peak - before};
+}
+
+// The same in a process of its own, so that what one contestant leaves in the allocator is nobody's gain or
+// loss. Must be called before this process computes anything: threads do not survive a fork.
+PeakMemory peak_memory_of(const StepOptions& options, const data::Dataset& dataset,
+                          const Contestant& contestant) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return {};
+  const pid_t child = fork();
+  if (child == 0) {
+    PeakMemory peak;
+    try {
+      peak = peak_memory_here(options, dataset, contestant);
+    } catch (...) {  // whoever computes it in earnest reports it
+    }
+    const bool told = write(ends[1], &peak, sizeof(peak)) == sizeof(peak);
+    _exit(told ? 0 : 1);
+  }
+  close(ends[1]);
+  PeakMemory peak;
+  if (child < 0 || read(ends[0], &peak, sizeof(peak)) != sizeof(peak)) peak = {};
+  close(ends[0]);
+  if (child > 0) waitpid(child, nullptr, 0);
+  return peak;
+}
+
+using Trainers = std::vector<std::unique_ptr<train::Trainer>>;
+using Report = std::function<void(const std::string&)>;
+
+// What this process has had of the CPUs. Unlike the time that has passed, it does not grow while the system
+// gives them to others.
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void time_steps(StepContest* contest, const Trainers& trainers, const Report& progress) {
+  const bool large = is_large(models::model_kind(contest->options.model));
+  const int64_t warm_up = large ? kLargeWarmUpSteps : kWarmUpSteps;
+  const int64_t rounds = warm_up + contest->options.steps;
+  for (int64_t i = 0; i < rounds; ++i) {
+    for (size_t turn = 0; turn < trainers.size(); ++turn) {
+      // Each other round in reverse: who comes first, and after whom, is nobody's gain or loss.
+      const size_t k = i % 2 == 0 ? turn : trainers.size() - 1 - turn;
+      Contestant& contestant = contest->contestants[k];
+      progress(fmt::format("round {} of {}: {}, {}", i + 1, rounds, contestant.norm, contestant.layout));
+      const double before = cpu_seconds();
+      const train::StepResult result = trainers[k]->step();
+      if (i < warm_up) continue;
+      contestant.cpu_seconds.push_back(cpu_seconds() - before);
+      contestant.steps.push_back(result.times);
+    }
+  }
+}
+
+// Native's evaluation, ours, and ours with the norms folded into the convolutions.
+void time_inference(StepContest* contest, const Trainers& trainers, const data::Dataset& dataset,
+                    const Report& progress) {
+  std::vector<data::Draw> draws;
+  for (int64_t i = 0; i < contest->options.minibatch; ++i) draws.push_back({i % dataset.test->size(), 0});
+  const torch::Tensor images = dataset.test->load(draws).images;
+  const torch::NoGradGuard no_grad;
+  std::vector<std::shared_ptr<models::Classifier>> models;
+  const auto add = [&](const std::string& layout, const char* what,
+                       std::shared_ptr<models::Classifier> model) {
+    model->eval();
+    models.push_back(std::move(model));
+    contest->inference.push_back({layout, what, {}});
+  };
+  for (size_t k = 0; k < trainers.size(); ++k) {
+    const Contestant& contestant = contest->contestants[k];
+    const std::shared_ptr<models::Classifier> model = trainers[k]->shared_model();
+    if (contestant.norm == kNativeNorm) add(contestant.layout, kNativeNorm, model);
+    if (contestant.norm != "renorm") continue;
+    add(contestant.layout, "renorm", model);
+    const data::Description& about = dataset.description;
+    const auto folded = train::folded(
+        *model, {contest->options.model,
+                 {about.channels, about.height, about.width, static_cast<int64_t>(about.classes.size())}});
+    folded->computation = model->computation;
+    add(contestant.layout, "folded", folded);
+  }
+  const int64_t rounds = contest->options.steps;
+  for (int64_t round = -1; round < rounds; ++round) {
+    for (size_t k = 0; k < models.size(); ++k) {
+      progress(fmt::format("inference, round {} of {}", std::max<int64_t>(1, round + 1), rounds));
+      const Stopwatch watch;
+      models[k]->forward(images);
+      const double seconds = watch.seconds();
+      if (round >= 0) contest->inference[k].seconds.push_back(seconds);
+    }
+  }
+}
+
+bool takes_part(const StepOptions& options, const std::string& norm) {
+  const auto& norms = options.norms;
+  return norms.empty() || norm == kNativeNorm || std::find(norms.begin(), norms.end(), norm) != norms.end();
+}
+
+void fill_in(StepOptions* options, const models::ModelKind& kind) {
+  if (options->data.empty()) options->data = is_large(kind) ? kRandomImages : "strokes";
+  if (options->steps == 0) options->steps = is_large(kind) ? kLargeSteps : kSteps;
+}
+
+}  // namespace
+
+StepContest run_step_contest(const StepOptions& options, const Report& progress) {
+  const models::ModelKind& kind = models::model_kind(options.model);
+  StepContest contest;
+  contest.options = options;
+  fill_in(&contest.options, kind);
+  const data::Dataset dataset = open(contest.options, kind);
+  for (const char* layout : kLayouts) {
+    if (options.memory_format != "both" && options.memory_format != layout) continue;
+    for (const char* norm : kStepNorms) {
+      if (takes_part(options, norm)) contest.contestants.push_back({layout, norm, {}, {}, {}});
+    }
+  }
+  for (Contestant& contestant : contest.contestants) {
+    progress(fmt::format("memory: {}, {}", contestant.norm, contestant.layout));
+    contestant.peak_memory = peak_memory_of(contest.options, dataset, contestant);
+  }
+  Trainers trainers;
+  for (const Contestant& contestant : contest.contestants) {
+    trainers.push_back(trainer_for(contest.options, dataset, contestant));
+  }
+  contest.parameters = trainers.front()->parameter_count();
+  time_steps(&contest, trainers, progress);
+  time_inference(&contest, trainers, dataset, progress);
+  return contest;
+}
+
+}  // namespace renorm::bench

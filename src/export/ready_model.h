@@ -1,0 +1,36 @@
+// Models for use: written to a file that needs no run, and read from it or from a run.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "export/model_card.h"
+#include "export/portable_model.h"
+#include "train/run.h"
+
+namespace renorm::train {
+
+Blueprint blueprint_of(const ModelCard& card);
+// Of a run whose model has the averaged weights in place if `weights` is "averaged". `version` is renorm's.
+ModelCard card_of(const OpenedRun& run, const std::string& weights, bool folded, const std::string& version);
+
+// The bytes of a file with the model and its card.
+// - Safetensors: the tensors of `model` under their names, folded first if the card says so; the card as
+//   metadata "renorm".
+// - TorchScript: the net with plain norms or folded (portable_model.h), the card as extra file renorm.json.
+std::string encode_model(const models::Classifier& model, const ModelCard& card, ModelFormat format);
+
+struct ReadyModel {
+  ModelCard card;
+  int64_t parameters = 0;
+  int threads = 0;  // of the run that the model comes from; 0: it comes from a file
+  // Float images [n, channels, height, width] -> logits [n, classes]. Throws DataError.
+  std::function<torch::Tensor(const torch::Tensor&)> logits;
+};
+// Reads what encode_model made; `file` is for messages. Throws DataError that starts with it.
+ReadyModel decode_model(const std::string& bytes, const std::string& file, ModelFormat format);
+// From an exported file or the folder of a run. `checkpoint` and `raw` (not the averaged weights) are for
+// runs; with a file they must be "" and false. Throws UsageError, MissingInputError, DataError.
+ReadyModel open_model(const std::string& path, const std::string& checkpoint, bool raw);
+
+}  // namespace renorm::train
