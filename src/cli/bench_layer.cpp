@@ -1,10 +1,87 @@
-// The flags of `renorm bench layer`.
+// renorm bench layer: our layer against its peers on this machine.
+#include <fmt/format.h>
+#include <malloc.h>
+#include <torch/torch.h>
+
+#include <limits>
 #include <memory>
 
+#include "base/errors.h"
+#include "base/files.h"
+#include "bench/cases.h"
+#include "bench/competitors.h"
+#include "bench/machine.h"
+#include "bench/results_json.h"
+#include "bench/summary.h"
+#include "bench/table.h"
+#include "bench/verify.h"
 #include "cli/commands.h"
-#include "cli/core.h"
+#include "cli/progress.h"
 
 namespace renorm::cli {
+namespace {
+
+struct BenchLayerOptions {
+  bool quick = false;
+  bool fresh_memory = false;
+  int threads = 1;
+  std::string shapes;
+  std::string json;
+};
+
+constexpr int kMostThreads = 1024;
+// For one pass of one case.
+constexpr bench::Effort kFullEffort{1.5, 3, 100};
+constexpr bench::Effort kQuickEffort{1.0, 3, 30};
+
+// A program that trains allocates the same sizes again and again. glibc gives blocks above 32 MB back to the
+// system each time, and then all who allocate measure the system's page faults, which cost more than the
+// work. The same setting for every competitor.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
+#endif
+}
+
+bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchLayerOptions& flags,
+                               Progress& progress, const std::string& place) {
+  const std::string name =
+      fmt::format("{} {} {}", place, bench::name_of(shape_and_layout.layout), shape_and_layout.shape_name());
+  progress.show(name + ": checking that all agree");
+  bench::Field field(shape_and_layout);
+  bench::verify(field);
+  bench::CaseResult result{shape_and_layout, {}};
+  for (const bench::Pass pass : bench::kPasses) {
+    progress.show(fmt::format("{}: {}", name, bench::name_of(pass)));
+    result.passes[pass] = bench::measure(field.competitors(pass, flags.threads),
+                                         flags.quick ? kQuickEffort : kFullEffort, flags.threads);
+  }
+  return result;
+}
+
+void run(const BenchLayerOptions& flags) {
+  if (flags.threads < 1 || flags.threads > kMostThreads) {
+    throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMostThreads, flags.threads));
+  }
+  if (!flags.json.empty()) check_writable(flags.json);
+  const std::vector<bench::Case> cases =
+      flags.shapes.empty() ? bench::standard_cases(flags.quick) : bench::parse_cases(flags.shapes);
+  if (!flags.fresh_memory) keep_freed_memory();
+  at::set_num_threads(flags.threads);
+  bench::Results results{bench::this_machine(), flags.threads, flags.quick, flags.fresh_memory, {}};
+  Progress progress;
+  for (const bench::Case& shape_and_layout : cases) {
+    const std::string place = fmt::format("[{}/{}]", results.cases.size() + 1, cases.size());
+    results.cases.push_back(measure_case(shape_and_layout, flags, progress, place));
+  }
+  progress.clear();
+  fmt::print("{}", bench::to_table(results));
+  if (!flags.json.empty()) write_atomically(flags.json, bench::to_json(results));
+}
+
+}  // namespace
 
 Command add_bench_layer(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
@@ -21,7 +98,7 @@ Command add_bench_layer(CLI::App& bench) {
                   "other shapes: NxCxHxW (as nchw and nhwc) or NxC (dense), separated by commas")
       ->type_name("LIST");
   app->add_option("--json", options->json, "also write every figure to this file")->type_name("FILE");
-  return {app, [options] { core().bench_layer(*options); }};
+  return {app, [options] { run(*options); }};
 }
 
 }  // namespace renorm::cli

@@ -1,13 +1,21 @@
-// The flags of `renorm bench step`.
+// renorm bench step: a training step with our layer and with others, and what the trainer itself costs.
 #include <fmt/format.h>
+#include <torch/torch.h>
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/errors.h"
+#include "base/files.h"
 #include "base/text.h"
+#include "base/timing.h"
+#include "bench/machine.h"
+#include "bench/step_contest.h"
 #include "cli/commands.h"
-#include "cli/core.h"
+#include "cli/progress.h"
+#include "cli/tensor_memory.h"
 
 namespace renorm::cli {
 namespace {
@@ -20,7 +28,144 @@ void check_count(const char* flag, int64_t value, int64_t most) {
   throw UsageError(fmt::format("{} must be a whole number from 1 to {}, got {}", flag, most, value));
 }
 
-void run(const bench::StepOptions& options) {
+using Json = nlohmann::ordered_json;
+using bench::Contestant;
+using bench::InferenceTimes;
+using bench::StepContest;
+
+constexpr double kMegabyte = 1e6;
+
+template <typename Part>
+double median_ms(const Contestant& contestant, Part&& part) {
+  std::vector<double> values;
+  for (const train::StepTimes& times : contestant.steps) values.push_back(1e3 * part(times));
+  return median(values);
+}
+
+double overhead_percent(const Contestant& contestant) {
+  std::vector<double> shares;
+  for (const train::StepTimes& t : contestant.steps) shares.push_back(100.0 * (t.load + t.other) / t.all());
+  return median(shares);
+}
+
+// The median over the rounds of the ratio within a round: what slows the machine down slows both.
+double ratio_of(const std::vector<double>& these, const std::vector<double>& natives) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < these.size(); ++i) ratios.push_back(these[i] / natives[i]);
+  return median(ratios);
+}
+
+std::vector<double> step_seconds(const Contestant& contestant) {
+  std::vector<double> seconds;
+  for (const train::StepTimes& times : contestant.steps) seconds.push_back(times.all());
+  return seconds;
+}
+
+Json to_json(const Contestant& contestant, const Contestant& native) {
+  using Times = const train::StepTimes&;
+  Json entry = {{"step_ms", median_ms(contestant, [](Times t) { return t.all(); })},
+                {"load_ms", median_ms(contestant, [](Times t) { return t.load; })},
+                {"forward_ms", median_ms(contestant, [](Times t) { return t.forward; })},
+                {"backward_ms", median_ms(contestant, [](Times t) { return t.backward; })},
+                {"optimizer_ms", median_ms(contestant, [](Times t) { return t.optimizer; })},
+                {"other_ms", median_ms(contestant, [](Times t) { return t.other; })},
+                {"overhead_percent", overhead_percent(contestant)},
+                {"over_native", ratio_of(step_seconds(contestant), step_seconds(native))},
+                {"cpu_ms", 1e3 * median(contestant.cpu_seconds)},
+                {"over_native_cpu", ratio_of(contestant.cpu_seconds, native.cpu_seconds)}};
+  for (const double seconds : step_seconds(contestant)) entry["step_ms_each"].push_back(1e3 * seconds);
+  for (const double seconds : contestant.cpu_seconds) entry["cpu_ms_each"].push_back(1e3 * seconds);
+  const auto megabytes = [](double bytes) { return bytes < 0.0 ? Json() : Json(bytes / kMegabyte); };
+  entry["peak_tensors_mb"] = megabytes(contestant.peak_memory.tensors);
+  entry["peak_memory_mb"] = megabytes(contestant.peak_memory.resident);
+  return entry;
+}
+
+Json to_json(const InferenceTimes& times, const InferenceTimes& native) {
+  return {{"ms", 1e3 * median(times.seconds)}, {"over_native", ratio_of(times.seconds, native.seconds)}};
+}
+
+// Of the same layout.
+template <typename Entry>
+const Entry& native_of(const std::vector<Entry>& entries, std::string Entry::*what, const Entry& entry) {
+  for (const Entry& other : entries) {
+    if (other.layout == entry.layout && other.*what == bench::kNativeNorm) return other;
+  }
+  return entry;
+}
+
+Json to_json(const StepContest& contest) {
+  const bench::Machine machine = bench::this_machine();
+  const bench::StepOptions& options = contest.options;
+  Json json = {{"machine",
+                {{"cpu", machine.cpu},
+                 {"cpus", machine.cpus},
+                 {"simd_target", machine.simd_target},
+                 {"libtorch", machine.libtorch}}},
+               {"model", options.model},
+               {"parameters", contest.parameters},
+               {"data", options.data},
+               {"workers", options.workers},
+               {"minibatch", options.minibatch},
+               {"threads", options.threads},
+               {"steps", options.steps}};
+  for (const Contestant& contestant : contest.contestants) {
+    json["layouts"][contestant.layout]["norms"][contestant.norm] =
+        to_json(contestant, native_of(contest.contestants, &Contestant::norm, contestant));
+  }
+  for (const InferenceTimes& times : contest.inference) {
+    json["layouts"][times.layout]["inference"][times.what] =
+        to_json(times, native_of(contest.inference, &InferenceTimes::what, times));
+  }
+  return json;
+}
+
+void print_layout(const std::string& layout, const Json& results) {
+  fmt::print("\n{:<14}{:>9}{:>9}{:>9}{:>10}{:>7}{:>7}{:>9}{:>7}{:>12}{:>13}\n", layout, "step ms", "forward",
+             "backward", "optimizer", "load", "other", "x native", "x CPU", "tensors MB", "resident MB");
+  for (const auto& [norm, entry] : results["norms"].items()) {
+    const auto number = [&entry = entry](const char* key) { return entry[key].get<double>(); };
+    const auto megabytes = [&number, &entry = entry](const char* key) {
+      return entry[key].is_null() ? "-" : fmt::format("{:.1f}", number(key));
+    };
+    fmt::print("{:<14}{:>9.1f}{:>9.1f}{:>9.1f}{:>10.2f}{:>7.2f}{:>7.2f}{:>9.3f}{:>7.3f}{:>12}{:>13}\n", norm,
+               number("step_ms"), number("forward_ms"), number("backward_ms"), number("optimizer_ms"),
+               number("load_ms"), number("other_ms"), number("over_native"), number("over_native_cpu"),
+               megabytes("peak_tensors_mb"), megabytes("peak_memory_mb"));
+  }
+  fmt::print("{:<14}", "inference");
+  for (const auto& [what, entry] : results["inference"].items()) {
+    fmt::print("  {} {:.1f} ms (x {:.3f})", what, entry["ms"].get<double>(),
+               entry["over_native"].get<double>());
+  }
+  fmt::print("\n");
+}
+
+void print_table(const Json& json) {
+  const auto threads = json["threads"].get<int64_t>();
+  fmt::print("{}, {} parameters, data {}; {} x {} images a step, {} thread{}, {} steps of each in turn\n",
+             json["model"].get<std::string>(), json["parameters"].get<int64_t>(),
+             printable(json["data"].get<std::string>()), json["workers"].get<int64_t>(),
+             json["minibatch"].get<int64_t>(), threads, threads == 1 ? "" : "s",
+             json["steps"].get<int64_t>());
+  for (const auto& [layout, results] : json["layouts"].items()) {
+    print_layout(layout, results);
+    if (!results["norms"].contains("renorm")) continue;
+    fmt::print(
+        "trainer's overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step\n",
+        results["norms"]["renorm"]["overhead_percent"].get<double>());
+  }
+  fmt::print(
+      R"(
+Medians over the steps, wall time. x native: median of the ratios within a round; x CPU: the same of CPU
+time, which others on the machine disturb less. native: LibTorch's BatchNorm2d and a separate ReLU.
+tensor-ops: Batch Renorm in tensor operations. folded: norms folded into the convolutions. tensors: the
+most alive at once; resident: the most that a trainer alone added to its process, which depends on the
+allocator too.
+)");
+}
+
+void check(const bench::StepOptions& options) {
   check_count("--minibatch", options.minibatch, kMost);
   check_count("--workers", options.workers, kMost);
   check_count("--threads", options.threads, kMostThreads);
@@ -35,7 +180,20 @@ void run(const bench::StepOptions& options) {
     if (std::find(norms.begin(), norms.end(), norm) != norms.end()) continue;
     throw UsageError(fmt::format("--norms does not know '{}'{}", printable(norm), name_hint(norm, norms)));
   }
-  core().bench_step(options);
+}
+
+void run(const bench::StepOptions& options) {
+  check(options);
+  if (!options.json.empty()) check_writable(options.json);
+  at::set_num_threads(options.threads);
+  reuse_tensor_memory();  // as `renorm train` does
+  Progress progress;
+  const StepContest contest =
+      bench::run_step_contest(options, [&](const std::string& what) { progress.show(what); });
+  progress.clear();
+  const Json json = to_json(contest);
+  print_table(json);
+  if (!options.json.empty()) write_atomically(options.json, json.dump(2) + "\n");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The commands of the program: each adds itself to the command line.
+// The commands of the program. A new command has its own file and one line in each half of this one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,12 +10,13 @@ namespace renorm::cli {
 
 struct Command {
   CLI::App* app;  // owned by the parent
-  // Called when the whole command line was understood; throws the errors of base/errors.h.
+  // Called after the whole command line was parsed; throws the errors of base/errors.h.
   std::function<void()> run;
-  // What other programs call a flag, and what it is called here: hints for those who come from them.
+  // Flags of other programs and their names here, for hints.
   std::map<std::string, std::string> known_elsewhere = {};
 };
 
+// Each adds a command to the command line.
 Command add_bench_layer(CLI::App& bench);
 Command add_bench_step(CLI::App& bench);
 Command add_data(CLI::App& program);
@@ -27,5 +28,25 @@ Command add_predict(CLI::App& program);
 Command add_report(CLI::App& program);
 Command add_reproduce(CLI::App& program);
 Command add_train(CLI::App& program);
+
+struct CommandEntry {
+  Command (*add)(CLI::App& parent);
+  bool in_bench = false;  // a command of `renorm bench`
+};
+
+// All commands, in the order of the help text.
+inline constexpr CommandEntry kCommands[] = {
+    {add_reproduce},
+    {add_report},
+    {add_train},
+    {add_eval},
+    {add_export},
+    {add_predict},
+    {add_data},
+    {add_models},
+    {add_bench_layer, true},
+    {add_bench_step, true},
+    {add_doctor},
+};
 
 }  // namespace renorm::cli

@@ -1,20 +1,261 @@
-// The flags of `renorm eval`.
+// renorm eval: how good the weights of a run are, raw and averaged.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "base/errors.h"
+#include "base/files.h"
 #include "base/text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
-#include "cli/core.h"
 #include "cli/help.h"
+#include "cli/progress.h"
+#include "cli/tensor_memory.h"
+#include "record/eval_result.h"
+#include "train/evaluate.h"
+#include "train/run.h"
 
 namespace renorm::cli {
 namespace {
+
+struct EvalOptions {
+  std::string run;                  // DIR
+  std::string checkpoint = "last";  // last, best, step-N
+  std::string split = "test";       // train, test
+  std::string data;                 // another data spec with the same classes; "" = the run's
+  double val_fraction = 0.0;        // of that data, if it is a folder
+  bool batch_statistics = false;
+  std::string sampler;  // with batch_statistics; "" = iid minibatches of the run's size
+  uint64_t seed = 1;
+  int threads = 0;  // 0: the run's
+  bool per_class = false;
+  std::string json;  // file, "-" = standard output
+};
 
 constexpr const char* kExamples = R"(Examples:
   renorm eval runs/pairs --checkpoint best --per-class
   renorm eval runs/pairs --batch-statistics --sampler labels:25x2
 )";
+
+void check(const EvalOptions& options) {
+  if (options.run.empty()) throw UsageError("'renorm eval' needs DIR, the folder of a run");
+  if (options.split != "test" && options.split != "train") {
+    throw UsageError("--split must be test or train, got '" + options.split + "'");
+  }
+  if (!options.sampler.empty() && !options.batch_statistics) {
+    throw UsageError("--sampler draws minibatches for --batch-statistics; give both or neither");
+  }
+  check_threads(options.threads);
+  if (options.val_fraction != 0.0 && split_spec(options.data).first != "folder") {
+    throw UsageError("--val-fraction is for --data folder:DIR");
+  }
+  if (!(options.val_fraction >= 0.0 && options.val_fraction < 1.0)) {
+    throw UsageError("--val-fraction must be a number from 0 to below 1");
+  }
+}
+
+// Other data as the run's model knows data: standardised by the moments of the run's training images.
+class Restandardised : public data::Split {
+ public:
+  Restandardised(std::shared_ptr<const data::Split> split, const data::Description& own,
+                 const data::Description& wanted)
+      : split_(std::move(split)) {
+    const auto column = [](const std::vector<double>& values) {
+      return torch::tensor(values, torch::kDouble).view({1, -1, 1, 1});
+    };
+    scale_ = (column(own.std) / column(wanted.std)).to(torch::kFloat);
+    shift_ = ((column(own.mean) - column(wanted.mean)) / column(wanted.std)).to(torch::kFloat);
+  }
+  const std::vector<int64_t>& labels() const override { return split_->labels(); }
+  int64_t pixels() const override { return split_->pixels(); }
+  bool is_slow() const override { return split_->is_slow(); }
+  data::Batch load(const std::vector<data::Draw>& draws) const override {
+    data::Batch batch = split_->load(draws);
+    batch.images = batch.images * scale_ + shift_;
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const data::Split> split_;
+  torch::Tensor scale_;
+  torch::Tensor shift_;
+};
+
+struct Examined {
+  std::string spec;
+  std::vector<std::string> classes;
+  std::shared_ptr<const data::Split> split;
+};
+
+const std::shared_ptr<const data::Split>& split_of(const data::Dataset& dataset, const EvalOptions& options) {
+  return options.split == "train" ? dataset.plain_train : dataset.test;
+}
+
+void check_fits(const data::Description& other, const data::Description& own) {
+  const auto shape = [](const data::Description& about) {
+    return fmt::format("{} classes of {}x{}x{} images", about.classes.size(), about.channels, about.height,
+                       about.width);
+  };
+  if (shape(other) == shape(own)) return;
+  throw UsageError(fmt::format("--data {} has {}, but the run's model was made for {}", printable(other.spec),
+                               shape(other), shape(own)));
+}
+
+// Folders call their classes as they like, and outputs go by number.
+void check_same_names(const data::Description& other, const data::Description& own) {
+  if (split_spec(other.spec).first != "folder" || split_spec(own.spec).first != "folder") return;
+  for (size_t i = 0; i < own.classes.size(); ++i) {
+    // state.json keeps no bytes that are not text; what replaces them says nothing.
+    const bool unknown = own.classes[i].find("\xef\xbf\xbd") != std::string::npos;
+    if (other.classes[i] == own.classes[i] || unknown) continue;
+    throw UsageError(
+        fmt::format("{} calls class {} '{}', and the run's model calls it '{}'; the folders must "
+                    "have the same names",
+                    printable(other.spec), i, printable(other.classes[i]), printable(own.classes[i])));
+  }
+}
+
+Examined examined(const train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
+  const data::Description& own = run.state.data;
+  train::Config config = run.state.config;
+  if (!options.data.empty()) {
+    config.data = options.data;
+    config.val_fraction = options.val_fraction;
+    config.image_size = own.height;
+  }
+  if (options.threads > 0) {
+    config.threads = options.threads;
+    config.loader_threads = 0;
+  }
+  const data::Dataset other = train::open_data(config, open);
+  const data::Description& about = other.description;
+  check_fits(about, own);
+  check_same_names(about, own);
+  if (about.mean == own.mean && about.std == own.std) {
+    return {about.spec, about.classes, split_of(other, options)};
+  }
+  return {about.spec, about.classes, std::make_shared<Restandardised>(split_of(other, options), about, own)};
+}
+
+struct Scores {
+  train::Evaluation averaged;
+  train::Evaluation raw;
+};
+
+Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& options) {
+  const auto classes = static_cast<int64_t>(data.classes.size());
+  const auto evaluate = [&] {
+    if (!options.batch_statistics) return train::evaluate(*run.model, *data.split, classes);
+    const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+    return train::evaluate_with_batch_statistics(*run.model, *data.split, classes, sampler,
+                                                 run.state.config.minibatch, options.seed);
+  };
+  Scores scores;
+  scores.raw = evaluate();
+  if (run.average == nullptr) {
+    scores.averaged = scores.raw;
+    return scores;
+  }
+  const train::WeightAverage::Applied applied(*run.average);
+  scores.averaged = evaluate();
+  return scores;
+}
+
+std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options) {
+  const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+  const bool any_size = sampler.minibatch() == 0;
+  return data::to_string(sampler) + (any_size ? fmt::format(" x {}", run.state.config.minibatch) : "");
+}
+
+void print_scores(const train::OpenedRun& run, const Examined& data, const Scores& scores,
+                  const EvalOptions& options) {
+  fmt::print("{}, step {}: {} images of the {} split of {}{}\n", printable(options.run), run.state.step,
+             scores.averaged.images, options.split, printable(data.spec),
+             scores.averaged.skipped == 0
+                 ? ""
+                 : fmt::format("; {} more could not be read", scores.averaged.skipped));
+  if (options.batch_statistics) {
+    fmt::print("each minibatch ({}) normalised with its own statistics\n", sampler_text(run, options));
+  }
+  fmt::print("\n{:<18}{:>22}{:>24}\n", "", "accuracy", "loss");
+  const auto row = [](const char* name, const train::Evaluation& evaluation) {
+    fmt::print("{:<18}{:>20} %{:>24}\n", name, shortest(evaluation.accuracy()), shortest(evaluation.loss));
+  };
+  if (run.average != nullptr) row("averaged weights", scores.averaged);
+  row(run.average != nullptr ? "raw weights" : "weights", scores.raw);
+}
+
+double class_accuracy(const train::Evaluation& evaluation, size_t label) {
+  const auto images = static_cast<double>(evaluation.class_images[label]);
+  return images == 0.0 ? 0.0 : 100.0 * static_cast<double>(evaluation.class_correct[label]) / images;
+}
+
+void print_classes(const Examined& data, const train::Evaluation& evaluation) {
+  size_t widest = 5;
+  for (const std::string& name : data.classes) widest = std::max(widest, printable(name).size());
+  fmt::print("\n{:<{}}{:>10}{:>10}{:>12}\n", "class", widest, "images", "correct", "accuracy");
+  for (size_t label = 0; label < data.classes.size(); ++label) {
+    fmt::print("{:<{}}{:>10}{:>10}{:>10.2f} %\n", printable(data.classes[label]), widest,
+               evaluation.class_images[label], evaluation.class_correct[label],
+               class_accuracy(evaluation, label));
+  }
+}
+
+record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, const Scores& scores,
+                             const EvalOptions& options) {
+  record::EvalResult result;
+  result.run = options.run;
+  result.checkpoint = run.checkpoint;
+  result.step = run.state.step;
+  result.data = data.spec;
+  result.split = options.split;
+  result.images = scores.averaged.images;
+  result.skipped_images = scores.averaged.skipped;
+  result.averaged = {scores.averaged.accuracy(), scores.averaged.loss};
+  result.raw = {scores.raw.accuracy(), scores.raw.loss};
+  result.batch_statistics = options.batch_statistics;
+  if (options.batch_statistics) result.sampler = sampler_text(run, options);
+  for (size_t label = 0; label < data.classes.size(); ++label) {
+    result.per_class.push_back({data.classes[label], scores.averaged.class_images[label],
+                                scores.averaged.class_correct[label],
+                                class_accuracy(scores.averaged, label)});
+  }
+  return result;
+}
+
+void run(const EvalOptions& options) {
+  check(options);
+  const bool to_output = options.json == "-";
+  if (!options.json.empty() && !to_output) check_writable(options.json);
+  reuse_tensor_memory();
+  Progress progress;
+  data::OpenOptions open;
+  open.threads = options.threads > 0 ? options.threads : at::get_num_threads();
+  open.progress = [&](int64_t done, int64_t total) {
+    progress.show(fmt::format("making data: {} of {} images", done, total));
+  };
+  train::OpenedRun run = train::open_run(options.run, options.checkpoint);
+  at::set_num_threads(options.threads > 0 ? options.threads : run.state.config.threads);
+  const Examined data = examined(run, options, open);
+  progress.show("evaluating");
+  const Scores scores = score(run, data, options);
+  progress.clear();
+  if (!to_output) {
+    print_scores(run, data, scores, options);
+    if (options.per_class) print_classes(data, scores.averaged);
+  }
+  if (options.json.empty()) return;
+  const std::string json = to_json(result_of(run, data, scores, options));
+  if (to_output) {
+    fmt::print("{}", json);
+  } else {
+    write_atomically(options.json, json);
+  }
+}
 
 void add_batch_statistics(CLI::App* app, EvalOptions* options) {
   constexpr const char* kGroup = "Normalising with batch statistics";
@@ -32,24 +273,6 @@ void add_batch_statistics(CLI::App* app, EvalOptions* options) {
       ->type_name("N")
       ->capture_default_str()
       ->group(kGroup);
-}
-
-void run(const EvalOptions& options) {
-  if (options.run.empty()) throw UsageError("'renorm eval' needs DIR, the folder of a run");
-  if (options.split != "test" && options.split != "train") {
-    throw UsageError("--split must be test or train, got '" + options.split + "'");
-  }
-  if (!options.sampler.empty() && !options.batch_statistics) {
-    throw UsageError("--sampler draws minibatches for --batch-statistics; give both or neither");
-  }
-  check_threads(options.threads);
-  if (options.val_fraction != 0.0 && split_spec(options.data).first != "folder") {
-    throw UsageError("--val-fraction is for --data folder:DIR");
-  }
-  if (!(options.val_fraction >= 0.0 && options.val_fraction < 1.0)) {
-    throw UsageError("--val-fraction must be a number from 0 to below 1");
-  }
-  core().eval(options);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cli/terminal.h"
-#include "cli/wrapped.h"
 
 namespace renorm::cli {
 namespace {

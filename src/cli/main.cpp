@@ -1,4 +1,6 @@
 // The renorm command. This file alone turns exceptions into messages and exit codes.
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/version.h>
@@ -10,18 +12,18 @@
 #include <iostream>
 #include <new>
 #include <system_error>
+#include <thread>
 
 #include "base/errors.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/errors.h"
 #include "cli/help.h"
 #include "kernels/kernels.h"
 
 namespace renorm::cli {
 namespace {
 
-constexpr size_t kMostNamesListed = 12;
+constexpr size_t kMaxNamesListed = 12;
 
 std::string version_text() {
   return fmt::format("renorm {}\nLibTorch {}\nSIMD target {}", RENORM_VERSION, TORCH_VERSION,
@@ -51,36 +53,34 @@ std::vector<std::string> command_names(const CLI::App& app) {
 std::string hint(const std::string& word, const std::vector<std::string>& names, const std::string& command) {
   const std::string nearest = nearest_name(word, names);
   if (!nearest.empty()) return fmt::format("did you mean '{}'?", nearest);
-  if (names.size() > kMostNamesListed) return fmt::format("see '{} --help'", command);
-  return fmt::format("it has {}", fmt::join(names, ", "));
+  if (names.size() > kMaxNamesListed) return fmt::format("see '{} --help'", command);
+  return fmt::format("known are {}", fmt::join(names, ", "));
 }
 
 [[noreturn]] void reject_flag(const CLI::App& app, const std::string& word, const Command* command) {
   const std::string flag = word.substr(0, word.find('='));
-  std::string what_to_do = hint(flag, flag_names(app), full_name(app));
+  std::string advice = hint(flag, flag_names(app), full_name(app));
   if (command != nullptr) {
     const auto elsewhere = command->known_elsewhere.find(flag);
-    if (elsewhere != command->known_elsewhere.end()) {
-      what_to_do = fmt::format("here it is called '{}'", elsewhere->second);
-    }
+    if (elsewhere != command->known_elsewhere.end()) advice = fmt::format("use '{}'", elsewhere->second);
   }
-  throw UsageError(fmt::format("'{}' has no flag '{}'; {}", full_name(app), printable(flag), what_to_do));
+  throw UsageError(fmt::format("unknown flag '{}' for '{}'; {}", printable(flag), full_name(app), advice));
 }
 
 [[noreturn]] void reject_word(const CLI::App& app, const std::string& word) {
   const std::vector<std::string> commands = command_names(app);
   if (!commands.empty()) {
-    throw UsageError(fmt::format("'{}' has no command '{}'; {}", full_name(app), printable(word),
+    throw UsageError(fmt::format("unknown command '{}' for '{}'; {}", printable(word), full_name(app),
                                  hint(word, commands, full_name(app))));
   }
   std::vector<std::string> arguments;
   for (const CLI::Option* option : app.get_options()) {
     if (!option->nonpositional()) arguments.push_back(option->get_name(true));
   }
-  throw UsageError(fmt::format("'{}' has no place for '{}'; it takes {}", full_name(app), printable(word),
-                               arguments.empty()
-                                   ? std::string("flags only")
-                                   : fmt::format("one {} and flags", fmt::join(arguments, ", one "))));
+  throw UsageError(
+      fmt::format("unexpected argument '{}' for '{}', which takes {}", printable(word), full_name(app),
+                  arguments.empty() ? std::string("flags only")
+                                    : fmt::format("one {} and flags", fmt::join(arguments, ", one "))));
 }
 
 // The parser takes whatever follows a flag as its value.
@@ -89,13 +89,13 @@ void reject_flag_as_value(const CLI::App& app) {
     if (!option->nonpositional() || option->get_items_expected_max() == 0) continue;
     for (const std::string& value : option->results()) {
       if (value.rfind("--", 0) != 0) continue;
-      throw UsageError(fmt::format("--{} needs a value, but the flag '{}' follows it",
+      throw UsageError(fmt::format("--{} needs a value, but is followed by the flag '{}'",
                                    option->get_single_name(), printable(value)));
     }
   }
 }
 
-// The parser is told to let unknown words pass, because its own message names no alternative.
+// The parser lets unknown words pass, because its own messages suggest no alternative.
 void reject_unknown_words(const CLI::App& app, const std::vector<Command>& commands) {
   const Command* own = nullptr;
   for (const Command& command : commands) {
@@ -111,7 +111,7 @@ void reject_unknown_words(const CLI::App& app, const std::vector<Command>& comma
   for (const CLI::App* command : app.get_subcommands()) reject_unknown_words(*command, commands);
 }
 
-[[noreturn]] void ask_for_command(const CLI::App& program) {
+[[noreturn]] void reject_missing_command(const CLI::App& program) {
   const CLI::App* app = &program;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   throw UsageError(fmt::format("'{0}' needs a command: {1}; see '{0} --help'", full_name(*app),
@@ -126,36 +126,46 @@ std::vector<Command> add_commands(CLI::App& program) {
       [](const CLI::App* app, const std::string& name, CLI::AppFormatMode) { return help_text(*app, name); });
   program.set_version_flag("--version", version_text,
                            "print the versions of renorm and LibTorch, and the SIMD target");
-  std::vector<Command> commands = {add_reproduce(program), add_report(program), add_train(program),
-                                   add_eval(program),      add_export(program), add_predict(program),
-                                   add_data(program),      add_models(program)};
-  CLI::App* bench = program.add_subcommand("bench", "Measure speed on this machine");
-  bench->allow_extras();
-  for (const Command& command : {add_bench_layer(*bench), add_bench_step(*bench), add_doctor(program)}) {
-    commands.push_back(command);
+  CLI::App* bench = nullptr;
+  std::vector<Command> commands;
+  for (const CommandEntry& entry : kCommands) {
+    if (entry.in_bench && bench == nullptr) {
+      bench = program.add_subcommand("bench", "Measure speed on this machine");
+      bench->allow_extras();
+    }
+    commands.push_back(entry.add(entry.in_bench ? *bench : program));
+    commands.back().app->allow_extras();
   }
-  for (const Command& command : commands) command.app->allow_extras();
   // Last, because commands inherit it.
   program.footer("'renorm COMMAND --help' explains a command.");
   return commands;
 }
 
+// LibTorch 1.13 uses half of the CPUs by default.
+void use_all_cpus() {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  const unsigned cpus = std::thread::hardware_concurrency();
+  if (cpus > 0) at::set_num_threads(static_cast<int>(cpus));
+}
+
 void run_parsed(const CLI::App& program, const std::vector<Command>& commands) {
   reject_unknown_words(program, commands);
   for (const Command& command : commands) {
-    if (command.app->parsed()) return command.run();
+    if (!command.app->parsed()) continue;
+    use_all_cpus();
+    return command.run();
   }
-  ask_for_command(program);
+  reject_missing_command(program);
 }
 
-// What was printed counts when it has arrived.
+// Output counts only once it has been written.
 void flush_output() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
 }
 
-// The parser's sentences name counts and types; a person wants to know what to do.
+// The parser's messages name counts and types; these say what to do.
 std::string explained(const CLI::ParseError& error) {
   const std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
@@ -166,7 +176,8 @@ std::string explained(const CLI::ParseError& error) {
   const size_t flag = text.find("--"), equals = text.find(" = ");
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr && flag < equals &&
       equals != std::string::npos) {
-    return fmt::format("{} does not take '{}'", text.substr(flag, equals - flag), text.substr(equals + 3));
+    return fmt::format("invalid value '{}' for {}", text.substr(equals + 3),
+                       text.substr(flag, equals - flag));
   }
   return text;
 }
@@ -213,6 +224,8 @@ int run_reporting(int argc, char** argv) {
     return report("out of memory; smaller batches or images need less", kExitInternal);
   } catch (const std::system_error& error) {
     return report(error.what(), kExitIo);
+  } catch (const c10::Error& error) {
+    return report(fmt::format("internal error: {}", error.what_without_backtrace()), kExitInternal);
   } catch (const std::exception& error) {
     return report(fmt::format("internal error: {}", error.what()), kExitInternal);
   }

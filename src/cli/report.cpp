@@ -1,29 +1,70 @@
-// The flags of `renorm report`.
+#include "cli/report.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <exception>
+#include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/contact_sheet.h"
 #include "cli/help.h"
-#include "cli/report_file.h"
+#include "experiments/experiment_folder.h"
+#include "experiments/gather.h"
+#include "experiments/reproduce.h"
+#include "report/report.h"
 
 namespace renorm::cli {
 namespace {
 
+constexpr int64_t kMaxImageBytes = 64 << 20;
 constexpr const char* kExamples = R"(Examples:
   renorm report runs/reproduce-quick
   renorm report runs/iid runs/pairs --out comparison.html
 
-The report is one file that needs nothing else, also no network. Runs may be unfinished.
+The report is one file that needs no other files and no network. Runs may be unfinished.
 )";
 
 struct ReportOptions {
   std::vector<std::string> folders;
   std::string out;
 };
+
+bool holds_experiment(const std::string& folder) {
+  return std::filesystem::exists(fmt::format("{}/{}", folder, experiments::kResultsFile));
+}
+
+// The contact sheet in the folder or, if the data can be read now, a new one. "" if neither is there: a
+// report needs none.
+std::string contact_sheet(const std::string& folder, const std::string& data) {
+  const std::string stored = fmt::format("{}/{}", folder, experiments::kPreviewFile);
+  if (std::filesystem::exists(stored)) return read_file(stored, kMaxImageBytes);
+  try {
+    return contact_sheet_png(data, {});
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+// The results in `folders`: one folder of `renorm reproduce`, brought up to date from its runs if they are
+// there, or any number of folders of `renorm train`. Throws UsageError, MissingInputError, DataError.
+record::Results open_results(const std::vector<std::string>& folders) {
+  if (std::none_of(folders.begin(), folders.end(), holds_experiment)) {
+    return experiments::results_of_runs(folders);
+  }
+  if (folders.size() > 1) {
+    throw UsageError(
+        "a report takes one folder of 'renorm reproduce' or any number of folders of 'renorm train'");
+  }
+  record::Results results = experiments::read_results(folders.front());
+  if (experiments::has_runs(folders.front(), results)) experiments::gather(folders.front(), &results);
+  return results;
+}
 
 void run(const ReportOptions& options) {
   if (options.folders.empty()) {
@@ -37,6 +78,13 @@ void run(const ReportOptions& options) {
 }
 
 }  // namespace
+
+void write_report(const record::Results& results, const std::string& folder, const std::string& file) {
+  report::ReportExtras extras;
+  extras.contact_sheet_png = contact_sheet(folder, results.data);
+  extras.contact_sheet_caption = fmt::format("{}: one row per class", results.data);
+  write_atomically(file, report::html(results, extras));
+}
 
 Command add_report(CLI::App& program) {
   CLI::App* app = program.add_subcommand("report", "Write the HTML report of an experiment or of runs");

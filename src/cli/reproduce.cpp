@@ -1,5 +1,4 @@
 // renorm reproduce: the paper's experiments from one command.
-#include "experiments/paper.h"
 #include "experiments/reproduce.h"
 
 #include <fmt/format.h>
@@ -7,26 +6,35 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/errors.h"
+#include "base/table.h"
 #include "base/text.h"
+#include "base/timing.h"
 #include "cli/commands.h"
 #include "cli/help.h"
-#include "cli/report_file.h"
-#include "cli/reproduce_view.h"
-#include "cli/results_table.h"
+#include "cli/progress.h"
+#include "cli/report.h"
 #include "cli/stop_signals.h"
 #include "cli/terminal.h"
+#include "experiments/paper.h"
+#include "record/results.h"
 
 namespace renorm::cli {
 namespace {
 
-constexpr int kMostJobs = 1024;
-constexpr int kUnknownWidth = 100;
-constexpr int kWidest = 120;
-constexpr int kNarrowest = 40;
+constexpr int kMaxJobs = 1024;
+constexpr int kDefaultColumns = 100;
+constexpr int kMaxColumns = 120;
+constexpr int kMinColumns = 40;
+constexpr int kBar = 24;
+constexpr size_t kVerdictWidth = 15;
 
 struct ReproduceOptions {
   experiments::ExperimentOptions experiment;
@@ -37,6 +45,154 @@ struct ReproduceOptions {
   bool json = false;
 };
 
+std::string bar(double share) {
+  const int full = static_cast<int>(std::floor(std::clamp(share, 0.0, 1.0) * kBar));
+  std::string text;
+  for (int i = 0; i < kBar; ++i) text += i < full ? "█" : "·";
+  return text;
+}
+
+double share_of(int64_t done, int64_t all) {
+  return all > 0 ? static_cast<double>(done) / static_cast<double>(all) : 0.0;
+}
+
+std::string state_of(const experiments::ArmView& arm) {
+  if (arm.runs_done == arm.runs) return "done";
+  if (!arm.running && arm.steps_done == 0) return "waits";
+  return arm.seconds_left < 0.0 ? "starts" : duration_text(arm.seconds_left) + " left";
+}
+
+std::string row(const experiments::ArmView& arm, size_t width) {
+  const double share = share_of(arm.steps_done, arm.steps);
+  return fmt::format("{:<{}}  {} {:>4.0f} %  {:>6}  {}", arm.name, width, bar(share), 100.0 * share,
+                     arm.accuracy < 0.0 ? "-" : fmt::format("{:.1f}", arm.accuracy), state_of(arm));
+}
+
+// Shows a table that is rewritten on a terminal, or else one line per run that starts or ends.
+class ReproduceView : public experiments::ReproduceObserver {
+ public:
+  void prepares(const std::string& data) override;
+  void begins(int64_t runs, int64_t finished) override;
+  void run_started(const std::string& arm, uint64_t seed, int64_t from_step) override;
+  void run_finished(const std::string& arm, uint64_t seed, double accuracy, double seconds) override;
+  void run_failed(const std::string& sentence) override;
+  void stops() override;
+  void changed(const std::vector<experiments::ArmView>& arms, double seconds_left) override;
+
+ private:
+  Progress progress_;
+  int64_t runs_ = 0;
+  int64_t runs_done_ = 0;
+  Stopwatch watch_;
+};
+
+void ReproduceView::prepares(const std::string& data) {
+  progress_.show(fmt::format("preparing {}", printable(data)));
+}
+
+void ReproduceView::begins(int64_t runs, int64_t finished) {
+  runs_ = runs;
+  runs_done_ = finished;
+  if (finished > 0) progress_.print(fmt::format("{} of {} runs were finished before", finished, runs));
+}
+
+void ReproduceView::run_started(const std::string& arm, uint64_t seed, int64_t from_step) {
+  if (progress_.on_terminal()) return;
+  progress_.print(fmt::format("{}, seed {}: {}", arm, seed,
+                              from_step > 0 ? fmt::format("continues from step {}", from_step) : "starts"));
+}
+
+void ReproduceView::run_finished(const std::string& arm, uint64_t seed, double accuracy, double seconds) {
+  ++runs_done_;
+  if (progress_.on_terminal()) return;
+  progress_.print(fmt::format("{}, seed {}: {:.2f} % in {} ({} of {} runs)", arm, seed, accuracy,
+                              duration_text(seconds), runs_done_, runs_));
+}
+
+void ReproduceView::run_failed(const std::string& sentence) { progress_.print(sentence); }
+
+void ReproduceView::stops() { progress_.print("stopping: the runs save their state; again to end at once"); }
+
+void ReproduceView::changed(const std::vector<experiments::ArmView>& arms, double seconds_left) {
+  if (!progress_.on_terminal()) return;
+  size_t width = 3;
+  for (const experiments::ArmView& arm : arms) width = std::max(width, arm.name.size());
+  std::vector<std::string> lines;
+  lines.push_back(fmt::format("{}, {} left", duration_text(watch_.seconds()),
+                              seconds_left < 0.0 ? "?" : duration_text(seconds_left)));
+  lines.push_back(fmt::format("{:<{}}  {:<{}}  {:>12}", "arm", width, "progress", kBar, "test %"));
+  for (const experiments::ArmView& arm : arms) lines.push_back(row(arm, width));
+  progress_.show_lines(lines);
+}
+
+std::string percent(const record::Measure& measure) {
+  if (measure.values.empty()) return "-";
+  if (measure.values.size() == 1) return fmt::format("{:.1f}", measure.mean);
+  return fmt::format("{:.1f} +- {:.1f}", measure.mean, measure.spread);
+}
+
+std::string percent(const std::optional<record::Measure>& measure) {
+  return measure ? percent(*measure) : "";
+}
+
+std::string percent(const std::optional<double>& figure) {
+  return figure ? fmt::format("{:.1f}", *figure) : "";
+}
+
+std::string steps(const record::Arm& arm, bool has_reference) {
+  if (!has_reference) return "-";
+  const size_t reached = arm.steps_to_reference.values.size(), finished = arm.test_accuracy.values.size();
+  if (finished == 0) return "-";
+  if (reached == 0) return "never";
+  const std::string mean = fmt::format("{}", std::llround(arm.steps_to_reference.mean));
+  return reached < finished ? fmt::format("{} ({} of {})", mean, reached, finished) : mean;
+}
+
+// The figures of the paper in the order of the columns: test, training set, batch statistics.
+std::string paper(const record::PaperFigures& figures) {
+  std::string text = percent(figures.test_accuracy);
+  if (figures.train_accuracy) text += fmt::format(" / {}", percent(figures.train_accuracy));
+  if (figures.batch_statistics_accuracy) {
+    text += fmt::format(" / {}", percent(figures.batch_statistics_accuracy));
+  }
+  return text;
+}
+
+// One row per arm, beside the figures of the paper.
+std::string results_table(const record::Results& results) {
+  std::vector<std::vector<std::string>> rows = {
+      {"arm", "test %", "training set %", "batch statistics %", "steps to reference", "paper %"}};
+  const bool has_reference =
+      std::any_of(results.arms.begin(), results.arms.end(), [&](const record::Arm& arm) {
+        return arm.name == results.reference && !arm.test_accuracy.values.empty();
+      });
+  for (const record::Arm& arm : results.arms) {
+    rows.push_back({printable(arm.name), percent(arm.test_accuracy), percent(arm.train_accuracy),
+                    percent(arm.batch_statistics_accuracy), steps(arm, has_reference), paper(arm.paper)});
+  }
+  return aligned_table(rows);
+}
+
+// One paragraph per claim: verdict, text, evidence. "" if there are none.
+std::string claims_text(const record::Results& results, int columns) {
+  const auto width = static_cast<size_t>(columns);
+  const std::string blanks(kVerdictWidth, ' ');
+  std::string text;
+  for (const bool in_paper : {true, false}) {
+    bool first = true;
+    for (const record::Claim& claim : results.claims) {
+      if (claim.in_paper != in_paper) continue;
+      if (first)
+        text += in_paper ? "claims of the paper\n" : "\nthe same with a stronger bias, not in the paper\n";
+      first = false;
+      text += fmt::format("{:<{}}{}\n{}{}\n", claim.verdict, kVerdictWidth,
+                          wrapped(claim.text, kVerdictWidth, kVerdictWidth, width), blanks,
+                          wrapped(claim.evidence, kVerdictWidth, kVerdictWidth, width));
+    }
+  }
+  return results.test.empty() ? text : text + "\n" + wrapped(results.test, 0, 0, width) + "\n";
+}
+
 std::string folder_of(const ReproduceOptions& options) {
   if (!options.out.empty()) return options.out;
   return options.experiment.full ? "runs/reproduce-full" : "runs/reproduce-quick";
@@ -44,19 +200,18 @@ std::string folder_of(const ReproduceOptions& options) {
 
 void check(const ReproduceOptions& options) {
   if (options.quick && options.experiment.full) {
-    throw UsageError("--quick and --full are two sizes of one experiment; give one of them");
+    throw UsageError("--quick and --full exclude each other");
   }
-  if (options.jobs < 0 || options.jobs > kMostJobs) {
+  if (options.jobs < 0 || options.jobs > kMaxJobs) {
     throw UsageError(
-        fmt::format("--jobs must be a whole number from 1 to {}, got {}", kMostJobs, options.jobs));
+        fmt::format("--jobs must be a whole number from 1 to {}, got {}", kMaxJobs, options.jobs));
   }
 }
 
 void print_results(const record::Results& results, const std::string& folder, const std::string& report) {
-  const int columns = std::clamp(terminal_columns(STDOUT_FILENO, kUnknownWidth), kNarrowest, kWidest);
+  const int columns = std::clamp(terminal_columns(STDOUT_FILENO, kDefaultColumns), kMinColumns, kMaxColumns);
   fmt::print("{}\n\n{}\n", results.title, results_table(results));
-  fmt::print(
-      "paper %: ImageNet and Inception v3; test, and where it says so training set / batch statistics\n\n");
+  fmt::print("paper %: Inception-v3 on ImageNet; test / training set / batch statistics, where given\n\n");
   const std::string claims = claims_text(results, columns);
   if (!claims.empty()) fmt::print("{}\n", claims);
   fmt::print("figures        {}/{}\n", printable(folder), experiments::kResultsFile);
@@ -71,7 +226,7 @@ void run(ReproduceOptions options) {
   request.folder = folder_of(options);
   request.jobs =
       options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const StopSignals signals("");  // the view says it, above its table
+  const StopSignals signals("");  // the view reports it above its table
   request.stop = signals.requested();
   record::Results results;
   {
@@ -94,9 +249,8 @@ std::string footer() {
       "  renorm reproduce --quick\n"
       "  renorm reproduce --full --out runs/full\n"
       "  renorm reproduce --arms iid-batchnorm,iid-renorm --data cifar10:/data/cifar-10-batches-bin\n\n"
-      "Killed or stopped, the same command goes on where it was; what is finished is not run again. More "
-      "arms or seeds "
-      "in the same folder are added to it.\n\n{}",
+      "The same command continues an experiment that was stopped or killed; finished runs are not repeated. "
+      "More arms or seeds in the same folder are added to it.\n\n{}",
       fmt::join(experiments::arm_names(experiments::paper()), ", "), exit_codes_text());
 }
 
@@ -109,19 +263,15 @@ Command add_reproduce(CLI::App& program) {
   experiments::ExperimentOptions& experiment = options->experiment;
   app->add_flag("--quick", options->quick, "one seed, a few minutes; the default");
   app->add_flag("--full", experiment.full, "three seeds, more data, longer runs; about an hour on two cores");
-  app->add_option("--seeds", experiment.seeds, "seeds of each arm; 0: one, or three with --full")
+  app->add_option("--seeds", experiment.seeds, "seeds per arm; 0: one, or three with --full")->type_name("N");
+  app->add_option("--steps", experiment.steps, "steps per run; 0: 1300, or 4000 with --full")->type_name("N");
+  app->add_option("--arms", options->arms, "comma-separated names of arms [all]")->type_name("LIST");
+  app->add_option("--jobs", options->jobs, "runs in parallel, one thread each; 0: one per CPU")
       ->type_name("N");
-  app->add_option("--steps", experiment.steps, "steps of each run; 0: 1300, or 4000 with --full")
-      ->type_name("N");
-  app->add_option("--arms", options->arms, "arms by name, with commas between; without it, all")
-      ->type_name("LIST");
-  app->add_option("--jobs", options->jobs, "runs at a time, one thread each; 0: one a CPU")->type_name("N");
-  app->add_option("--out", options->out, "folder; without it, runs/reproduce-quick or runs/reproduce-full")
+  app->add_option("--out", options->out, "folder [runs/reproduce-quick or runs/reproduce-full]")
       ->type_name("DIR");
-  app->add_option("--data", experiment.data, "data, as in 'renorm train'; without it, strokes")
-      ->type_name("SPEC");
-  app->add_option("--model", experiment.model, "model, as in 'renorm train'; without it, convnet")
-      ->type_name("SPEC");
+  app->add_option("--data", experiment.data, "data, as in 'renorm train' [strokes]")->type_name("SPEC");
+  app->add_option("--model", experiment.model, "model, as in 'renorm train' [convnet]")->type_name("SPEC");
   app->add_flag("--json", options->json, "print results.json instead of the table");
   app->footer(footer());
   return {app, [options] { run(*options); }};

@@ -1,36 +1,25 @@
-// What the terminal can do.
+// The terminal: what it can do, and text that fits its lines.
 #pragma once
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <cstring>
+#include <string>
 
 namespace renorm::cli {
 
 // Whether `descriptor` is a terminal on which a line can be rewritten.
-inline bool is_terminal(int descriptor) {
-  const char* kind = std::getenv("TERM");
-  return isatty(descriptor) != 0 && (kind == nullptr || std::strcmp(kind, "dumb") != 0);
-}
+bool is_terminal(int descriptor);
 
-// Characters in a line; `otherwise` if it is no terminal or does not say.
-inline int terminal_columns(int descriptor, int otherwise) {
-  winsize size = {};
-  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;
-}
+// Characters per line, and lines; `otherwise` if it is not a terminal or its size is unknown.
+int terminal_columns(int descriptor, int otherwise);
+int terminal_rows(int descriptor, int otherwise);
 
-// Lines on the screen, as above.
-inline int terminal_rows(int descriptor, int otherwise) {
-  winsize size = {};
-  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : otherwise;
-}
+// Whether to use colour. See no-color.org: any value of NO_COLOR but an empty one turns it off.
+bool wants_colour(int descriptor);
 
-// See no-color.org: any value but an empty one turns colour off.
-inline bool wants_colour(int descriptor) {
-  const char* no_colour = std::getenv("NO_COLOR");
-  return is_terminal(descriptor) && (no_colour == nullptr || *no_colour == '\0');
-}
+// The words of `text` in lines of at most `width` characters. All lines but the first start with `indent`
+// blanks; `used` characters of the first line are taken.
+std::string wrapped(const std::string& text, size_t used, size_t indent, size_t width);
+
+// Prints "label      text".
+void print_line(const char* label, const std::string& text);
 
 }  // namespace renorm::cli

@@ -1,34 +1,47 @@
-// The flags of `renorm train`: one for each setting of a run, and where the run lives.
+// renorm train: one flag per setting of a run, its progress, its signals and its result.
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "base/text.h"
+#include "base/timing.h"
 #include "cli/commands.h"
-#include "cli/core.h"
 #include "cli/help.h"
+#include "cli/stop_signals.h"
+#include "cli/tensor_memory.h"
+#include "cli/train_progress.h"
+#include "data/dataset.h"
+#include "data/strokes.h"
+#include "kernels/kernels.h"
+#include "models/model.h"
 #include "train/config_file.h"
+#include "train/run.h"
 #include "train/settings.h"
 
 namespace renorm::cli {
 namespace {
 
-constexpr int64_t kLongestConfig = 1 << 20;
+constexpr int64_t kMaxConfigBytes = 1 << 20;
 constexpr const char* kExamples = R"(Examples:
   renorm train --out runs/iid --steps 2000 --workers 4 --minibatch 32
   renorm train --out runs/pairs --sampler labels:16x2 --norm batchnorm \
       --config base.toml
   renorm train --out runs/photos --data folder:photos --model resnet18 --epochs 30
 
-Settings come from the defaults, then from --config, then from flags. A switch that a config file turns on
-is turned off by --NAME=false. Stopped by SIGTERM or Ctrl-C, a run saves itself; --resume goes on exactly.
+Flags override --config, which overrides the defaults. --NAME=false turns off a switch that a config file
+turns on. A run that is stopped by SIGTERM or Ctrl-C saves a checkpoint; --resume continues it exactly.
 )";
 
 struct Flags {
-  TrainOptions options;
+  train::RunRequest request;  // folder and resume; config and given once the flags are resolved
+  bool quiet = false;
   std::string config_file;
   std::vector<std::pair<const train::Setting*, const CLI::Option*>> settings;  // options live in the parser
 };
@@ -39,7 +52,7 @@ const CLI::Option* add_setting(CLI::App* app, const train::Setting& setting) {
     return app->add_flag(name, setting.help)->group(setting.group);
   }
   CLI::Option* option = app->add_option(name, setting.help)->type_name(setting.placeholder);
-  // 0 stands for a value that is computed or for nothing at all; the help text says which.
+  // 0 stands for a computed value or for nothing; the help text says which.
   const std::string preset = setting.get(train::Config{});
   if (preset != "0") option->default_str(preset);
   return option->group(setting.group);
@@ -52,33 +65,80 @@ bool is_given(const Flags& flags, const std::string& name) {
 }
 
 // The length is given in steps or in epochs: a flag of one kind overrides a file that has the other.
-void override_length(const Flags& flags, TrainOptions* options) {
+void override_length(const Flags& flags, train::RunRequest* request) {
   for (const auto& [flag, other] : {std::pair{"steps", "epochs"}, std::pair{"epochs", "steps"}}) {
     if (!is_given(flags, flag) || is_given(flags, other)) continue;
-    train::find_setting(other).set(options->config, "0");
-    auto& given = options->given;
+    train::find_setting(other).set(request->config, "0");
+    auto& given = request->given;
     given.erase(std::remove(given.begin(), given.end(), other), given.end());
   }
 }
 
-TrainOptions resolve(const Flags& flags) {
-  TrainOptions options = flags.options;
-  if (options.out.empty()) {
+// The ranges of the settings are checked by train::run.
+train::RunRequest request_of(const Flags& flags) {
+  train::RunRequest request = flags.request;
+  if (request.folder.empty()) {
     throw UsageError("'renorm train' needs --out DIR, the folder for the run's files");
   }
   if (!flags.config_file.empty()) {
-    const std::string text = read_file(flags.config_file, kLongestConfig);
-    options.given = train::read_toml(text, flags.config_file, &options.config);
+    const std::string text = read_file(flags.config_file, kMaxConfigBytes);
+    request.given = train::read_toml(text, flags.config_file, &request.config);
   }
-  override_length(flags, &options);
+  override_length(flags, &request);
   for (const auto& [setting, option] : flags.settings) {
     if (option->count() == 0) continue;
-    setting->set(options.config, option->results().back());
-    options.given.push_back(setting->name);
+    setting->set(request.config, option->results().back());
+    request.given.push_back(setting->name);
   }
-  // What a resumed run is asked for is checked with the rest of its settings, once they are read.
-  if (!options.resume) train::check(options.config);
-  return options;
+  request.versions = {
+      {"renorm", RENORM_VERSION}, {"libtorch", TORCH_VERSION}, {"simd", kernels::simd_target()}};
+  return request;
+}
+
+template <typename Kind>
+void check_known(const std::string& what, const std::string& name, const std::vector<Kind>& kinds) {
+  std::vector<std::string> names;
+  names.reserve(kinds.size());
+  for (const Kind& kind : kinds) names.push_back(kind.name);
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw UsageError(fmt::format("unknown {} '{}'{}", what, printable(name), name_hint(name, names)));
+}
+
+// Before a folder is made and data is generated.
+void check_specs(const train::Config& config) {
+  check_known("model", split_spec(config.model).first, models::model_kinds());
+  models::check_model(config.model);
+  const auto [data, settings] = split_spec(config.data);
+  check_known("data set", data, data::dataset_kinds());
+  if (data == "strokes") data::parse_strokes(settings);
+}
+
+void print_result(const train::RunResult& result, const std::string& folder, bool averages) {
+  const std::string dir = printable(folder);
+  fmt::print(
+      "{} accuracy  {} %{}\n", result.last.split, shortest(result.last.averaged.accuracy),
+      averages ? fmt::format(" with averaged weights, {} % with raw ones", shortest(result.last.raw.accuracy))
+               : "");
+  fmt::print("best           {} % at step {}\n", shortest(result.best_accuracy), result.best_step);
+  fmt::print("time           {} for {} steps\n", duration_text(result.seconds), result.steps);
+  fmt::print("files          {0}/metrics.jsonl, {0}/summary.csv, {0}/checkpoints\n", dir);
+  fmt::print("evaluate       renorm eval {}\n", printable(shell_quoted(folder)));
+}
+
+void run(const Flags& flags) {
+  train::RunRequest request = request_of(flags);
+  check_specs(request.config);
+  reuse_tensor_memory();
+  const StopSignals signals(flags.quiet ? "" : "stopping after this step; again to end at once");
+  request.stop = signals.requested();
+  train::RunResult result;
+  bool averages = false;
+  {
+    TrainProgress progress(request.folder, flags.quiet);
+    result = train::run(request, progress);
+    averages = progress.averages();
+  }
+  print_result(result, request.folder, averages);
 }
 
 }  // namespace
@@ -87,25 +147,22 @@ Command add_train(CLI::App& program) {
   CLI::App* app = program.add_subcommand("train", "Train an image classifier with batchnorm or Batch Renorm");
   const auto flags = std::make_shared<Flags>();
   constexpr const char* kGroup = "Folder and config";
-  app->add_option("--out", flags->options.out, "folder for the run's files (required)")
+  app->add_option("--out", flags->request.folder, "folder for the run's files (required)")
       ->type_name("DIR")
       ->group(kGroup);
-  app->add_flag("--resume", flags->options.resume, "continue the run in DIR; start it if there is none")
+  app->add_flag("--resume", flags->request.resume, "continue the run in DIR; start it if there is none")
       ->group(kGroup);
   app->add_option("--config", flags->config_file, "TOML file with settings by the flags' names; flags win")
       ->type_name("FILE")
       ->group(kGroup);
-  app->add_flag("--quiet", flags->options.quiet, "print warnings and the result only")->group(kGroup);
+  app->add_flag("--quiet", flags->quiet, "print warnings and the result only")->group(kGroup);
   for (const train::Setting& setting : train::settings()) {
     flags->settings.emplace_back(&setting, add_setting(app, setting));
   }
   app->footer(kExamples + ("\n" + exit_codes_text()));
-  // As timm and torchvision's references call them.
+  // The names that timm and torchvision use.
   return {app,
-          [flags] {
-            const TrainOptions options = resolve(*flags);
-            core().train(options);
-          },
+          [flags] { run(*flags); },
           {{"--batch-size", "--minibatch"},
            {"--clip-grad", "--clip-gradient"},
            {"--data-dir", "--data"},

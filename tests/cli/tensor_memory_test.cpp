@@ -1,5 +1,5 @@
 // Memory of large tensors that is used again.
-#include "cli/core/tensor_memory.h"
+#include "cli/tensor_memory.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

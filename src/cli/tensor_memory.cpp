@@ -1,4 +1,4 @@
-#include "cli/core/tensor_memory.h"
+#include "cli/tensor_memory.h"
 
 #include <c10/core/CPUAllocator.h>
 

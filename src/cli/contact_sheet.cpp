@@ -1,24 +1,26 @@
-#include "cli/core/contact_sheet.h"
+#include "cli/contact_sheet.h"
 
 #include <fmt/format.h>
 #include <png.h>
 
 #include <algorithm>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "base/errors.h"
+#include "data/image_decode.h"
 
 namespace renorm::cli {
 namespace {
 
-constexpr int64_t kWantedSide = 64;  // of an image on the sheet
+constexpr int64_t kTargetSide = 64;  // of an image on the sheet
 constexpr int64_t kPadding = 4;
 constexpr uint8_t kPaper = 255;
-constexpr int64_t kMostAsked = 100000;
-constexpr int64_t kMostPixels = 100000000;
+constexpr int64_t kMaxRequested = 100000;
+constexpr int64_t kMaxPixels = 100000000;
 
-// Examples a row. Classes without images have no row.
+// The images of each row. Classes without images have no row.
 std::vector<std::vector<int64_t>> choose_rows(const data::ByteImages& images, const SheetSize& size) {
   std::vector<std::vector<int64_t>> rows(static_cast<size_t>(size.classes));
   for (int64_t i = 0; i < images.size(); ++i) {
@@ -42,7 +44,7 @@ struct Sheet {
 };
 
 int64_t enlargement(const data::ByteImages& images) {
-  return std::max<int64_t>(1, kWantedSide / std::max(images.height, images.width));
+  return std::max<int64_t>(1, kTargetSide / std::max(images.height, images.width));
 }
 
 Sheet blank_sheet(const data::ByteImages& images, int64_t rows, int64_t columns, int64_t factor) {
@@ -50,11 +52,11 @@ Sheet blank_sheet(const data::ByteImages& images, int64_t rows, int64_t columns,
   sheet.width = kPadding + columns * (images.width * factor + kPadding);
   sheet.height = kPadding + rows * (images.height * factor + kPadding);
   sheet.channels = images.channels == 3 ? 3 : 1;
-  if (rows == 0 || sheet.width > kMostPixels / sheet.height) {
+  if (rows == 0 || sheet.width > kMaxPixels / sheet.height) {
     throw UsageError(
-        fmt::format("a contact sheet of {} x {} images has {} x {} pixels, at most {} are drawn; "
-                    "ask for fewer classes or images",
-                    rows, columns, sheet.width, sheet.height, kMostPixels));
+        fmt::format("a contact sheet of {} x {} images has {} x {} pixels, more than the {} allowed; "
+                    "reduce --preview-classes or --preview-images",
+                    rows, columns, sheet.width, sheet.height, kMaxPixels));
   }
   sheet.pixels.assign(static_cast<size_t>(sheet.width * sheet.height * sheet.channels), kPaper);
   return sheet;
@@ -73,7 +75,7 @@ void paste(const data::ByteImages& images, int64_t index, int64_t factor, int64_
   }
 }
 
-// libpng's simplified interface: it reports by return value, without long jumps over C++ objects.
+// libpng's simplified interface reports errors by return value, without long jumps over C++ objects.
 std::string encode_png(const Sheet& sheet) {
   png_image header{};
   header.version = PNG_IMAGE_VERSION;
@@ -89,12 +91,34 @@ std::string encode_png(const Sheet& sheet) {
   return file;
 }
 
+// Numbers of the first training images of the first classes.
+std::vector<int64_t> choose_images(const data::FolderIndex& index, const SheetSize& size) {
+  std::vector<int64_t> chosen;
+  std::vector<int64_t> counts(index.classes.size(), 0);
+  for (int64_t i = 0; i < index.train.size(); ++i) {
+    const int64_t label = index.train.labels()[static_cast<size_t>(i)];
+    if (label >= size.classes) break;
+    if (counts[static_cast<size_t>(label)]++ < size.images) chosen.push_back(i);
+  }
+  return chosen;
+}
+
+// [row][column][channel] -> [channel][row][column]
+void append_planes(const data::Image& image, std::vector<uint8_t>* pixels) {
+  for (int64_t c = 0; c < image.channels; ++c) {
+    for (size_t i = static_cast<size_t>(c); i < image.pixels.size();
+         i += static_cast<size_t>(image.channels)) {
+      pixels->push_back(image.pixels[i]);
+    }
+  }
+}
+
 }  // namespace
 
 std::string contact_sheet_png(const data::ByteImages& images, const SheetSize& size) {
-  if (size.classes < 1 || size.images < 1 || size.classes > kMostAsked || size.images > kMostAsked) {
+  if (size.classes < 1 || size.images < 1 || size.classes > kMaxRequested || size.images > kMaxRequested) {
     throw UsageError(fmt::format("a contact sheet has from 1 to {} classes and images, got {} and {}",
-                                 kMostAsked, size.classes, size.images));
+                                 kMaxRequested, size.classes, size.images));
   }
   const std::vector<std::vector<int64_t>> rows = choose_rows(images, size);
   size_t columns = 0;
@@ -109,6 +133,33 @@ std::string contact_sheet_png(const data::ByteImages& images, const SheetSize& s
     }
   }
   return encode_png(sheet);
+}
+
+std::string contact_sheet_png(const data::FolderIndex& index, const data::TransformOptions& transform,
+                              const SheetSize& size) {
+  const std::vector<int64_t> chosen = choose_images(index, size);
+  data::ByteImages images{3, transform.size, transform.size, {}, {}};
+  if (static_cast<int64_t>(chosen.size()) > kMaxPixels / (transform.size * transform.size)) {
+    throw UsageError(
+        fmt::format("a contact sheet of {} images of {} x {} pixels is too large; reduce --preview-classes, "
+                    "--preview-images or --image-size",
+                    chosen.size(), transform.size, transform.size));
+  }
+  for (const int64_t i : chosen) {
+    const std::string path = index.train_path(i);
+    append_planes(data::evaluation_image(data::read_image_file(path), path, transform), &images.pixels);
+    images.labels.push_back(index.train.labels()[static_cast<size_t>(i)]);
+  }
+  return contact_sheet_png(images, size);
+}
+
+std::string contact_sheet_png(const std::string& spec, const SheetSize& size) {
+  data::OpenOptions open;
+  open.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (const auto index = data::open_folder_index(spec, open)) {
+    return contact_sheet_png(*index, open.images.transform, size);
+  }
+  return contact_sheet_png(data::open_byte_dataset(spec, open).train, size);
 }
 
 }  // namespace renorm::cli

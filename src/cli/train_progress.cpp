@@ -1,4 +1,4 @@
-#include "cli/core/train_progress.h"
+#include "cli/train_progress.h"
 
 #include <fmt/format.h>
 

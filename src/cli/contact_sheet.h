@@ -1,0 +1,26 @@
+// One image of many: a row per class, with images of the class side by side.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/dataset.h"
+
+namespace renorm::cli {
+
+// Requested rows and columns; there may be fewer classes and images.
+struct SheetSize {
+  int64_t classes = 10;
+  int64_t images = 10;
+};
+
+// All return the first images of the first classes as the bytes of a PNG file. Small images are enlarged by a
+// whole factor. Throw UsageError for a sheet of more than 100 million pixels or without rows or columns.
+std::string contact_sheet_png(const data::ByteImages& images, const SheetSize& size);
+// The centre of each training image, as in evaluation. Throws MissingInputError, DataError, IoError too.
+std::string contact_sheet_png(const data::FolderIndex& index, const data::TransformOptions& transform,
+                              const SheetSize& size);
+// Of the training images of a data set. Throws as data::open_dataset does too.
+std::string contact_sheet_png(const std::string& spec, const SheetSize& size);
+
+}  // namespace renorm::cli
