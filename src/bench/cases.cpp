@@ -14,7 +14,7 @@ namespace renorm::bench {
 namespace {
 
 constexpr uint64_t kSeed = 20170210;
-constexpr int64_t kMostValues = int64_t{1} << 28;
+constexpr int64_t kMaxValues = int64_t{1} << 28;
 
 std::vector<Case> in_all_layouts(const std::vector<std::vector<int64_t>>& shapes) {
   std::vector<Case> cases;
@@ -26,7 +26,7 @@ std::vector<Case> in_all_layouts(const std::vector<std::vector<int64_t>>& shapes
   return cases;
 }
 
-// A size of a shape: digits only, so that "-1", "1e3" and "" are refused.
+// One size of a shape. Only digits: "-1", "1e3" and "" are rejected.
 int64_t parse_size(const std::string& text, const std::string& shape) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   const int64_t size = digits && text.size() <= 9 ? std::stoll(text) : 0;
@@ -45,10 +45,10 @@ std::vector<int64_t> parse_shape(const std::string& shape) {
   }
   double values = 1.0;
   for (const int64_t size : sizes) values *= static_cast<double>(size);
-  if (values > static_cast<double>(kMostValues)) {
-    throw UsageError(fmt::format("--shapes: '{}' has more than {} values", shape, kMostValues));
+  if (values > static_cast<double>(kMaxValues)) {
+    throw UsageError(fmt::format("--shapes: '{}' has more than {} values", shape, kMaxValues));
   }
-  // Statistics of a group of four examples need more than one value a channel.
+  // Groups of four examples are measured too.
   if (sizes[0] % 4 != 0)
     throw UsageError(fmt::format("--shapes: the batch of '{}' must be a multiple of 4", shape));
   return sizes;

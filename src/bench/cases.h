@@ -25,7 +25,7 @@ struct Case {
   std::string shape_name() const;  // "32x64x56x56"
   int64_t values() const;
   double megabytes() const;  // of one float tensor, 10^6 bytes
-  // Beyond the caches of most CPUs: where the limits in multiples of a copy apply.
+  // Larger than the caches of most CPUs.
   bool large() const { return megabytes() >= 8.0; }
 };
 
@@ -36,10 +36,11 @@ std::vector<Case> standard_cases(bool quick);
 std::vector<Case> parse_cases(const std::string& shapes);
 
 inline constexpr double kEps = 1e-5;
+// The limits at the end of the paper's schedule, so that r and d take effect.
 inline constexpr double kRMax = 3.0;
 inline constexpr double kDMax = 5.0;
 
-// Reproducible input of a case. Averages differ from the batch's statistics, so that r and d are not (1, 0).
+// Reproducible input of a case. The averages differ from the batch statistics, so that (r, d) is not (1, 0).
 struct Data {
   Data(const Case& shape_and_layout, at::ScalarType type);
 

@@ -35,7 +35,7 @@ Field::Field(const Case& which)
       copy_target_(at::empty_like(data.x)) {}
 
 void Field::copy() const {
-  // Pieces of whole cache lines, so that every piece is aligned as the kernel asks.
+  // Pieces of whole cache lines, so that every piece is aligned as the kernel requires.
   constexpr int64_t kLine = 16;
   const int64_t values = data.x.numel();
   const float* from = data.x.data_ptr<float>();

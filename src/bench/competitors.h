@@ -1,4 +1,4 @@
-// Everybody who takes part in one case.
+// All competitors of one case.
 #pragma once
 
 #include <memory>
@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "bench/cases.h"
-#include "bench/native.h"
 #include "bench/onednn.h"
 #include "bench/ours.h"
-#include "bench/tensor_ops.h"
+#include "bench/peers.h"
 #include "bench/timing.h"
 
 namespace renorm::bench {
 
-// Names of competitors, which are also their keys in the JSON.
+// Names of competitors, also their keys in the JSON.
 inline constexpr const char* kCopy = "copy";
 inline constexpr const char* kOurs = "ours";           // as shipped
 inline constexpr const char* kOursRelu = "ours_relu";  // the same with fused ReLU
@@ -33,12 +32,12 @@ inline constexpr const char* kTensorOps = "tensor_ops";
 
 inline constexpr int64_t kGroupSize = 4;
 
-// All competitors of a case on the same data. Holds some ten copies of the tensor and a graph.
+// They run on the same data. Holds about ten copies of the tensor and a graph.
 struct Field {
   explicit Field(const Case& shape_and_layout);
 
-  // Those that can run the pass, the copy first. They refer to this object. With more than one thread, ours
-  // on one thread takes part too.
+  // Those that support the pass, the copy first. They refer to this object. With more than one thread they
+  // include ours on one thread.
   std::vector<Competitor> competitors(Pass pass, int threads);
 
   Case shape_and_layout;
@@ -48,7 +47,7 @@ struct Field {
   OursInto ours_into;
   Ours ours_bf16;
   Native native;
-  std::unique_ptr<Native> native_bf16;     // null if this LibTorch has none
+  std::unique_ptr<Native> native_bf16;     // null if this LibTorch does not support it
   std::unique_ptr<OneDnn> onednn;          // null, see make_onednn
   std::unique_ptr<OneDnn> onednn_blocked;  // null, see make_onednn
   TensorOps tensor_ops;

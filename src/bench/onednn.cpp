@@ -1,5 +1,7 @@
 #include "bench/onednn.h"
 
+#ifdef RENORM_ONEDNN
+
 #include <fmt/format.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -18,7 +20,7 @@ using BackwardDesc = dnnl::batch_normalization_backward::primitive_desc;
 const auto kAffine = normalization_flags::use_scale | normalization_flags::use_shift;
 constexpr auto kEpsilon = static_cast<float>(kEps);
 
-// oneDNN 3 made descriptions and primitive descriptions one thing.
+// oneDNN 3 merged descriptors and primitive descriptors.
 ForwardDesc forward_desc(const dnnl::engine& engine, dnnl::prop_kind kind, const memory::desc& data,
                          normalization_flags flags) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -92,7 +94,7 @@ class OneDnnBatchNorm : public OneDnn {
     backward_arguments_ = forward_arguments_;
     backward_arguments_.erase(DNNL_ARG_DST);
 #if DNNL_VERSION_MAJOR >= 3
-    backward_arguments_.erase(DNNL_ARG_SHIFT);  // takes no part in the gradient, and is refused
+    backward_arguments_.erase(DNNL_ARG_SHIFT);  // not part of the gradient, and rejected
 #endif
     backward_arguments_[DNNL_ARG_DIFF_DST] = output_gradient_;
     backward_arguments_[DNNL_ARG_DIFF_SRC] = input_gradient_;
@@ -160,3 +162,17 @@ std::string onednn_version() {
 std::string onednn_blocked_format() { return has_avx512() ? "nChw16c" : "nChw8c"; }
 
 }  // namespace renorm::bench
+
+#else
+
+namespace renorm::bench {
+
+std::unique_ptr<OneDnn> make_onednn(const Case&, const Data&, OneDnn::Format) { return nullptr; }
+
+std::string onednn_version() { return ""; }
+
+std::string onednn_blocked_format() { return ""; }
+
+}  // namespace renorm::bench
+
+#endif

@@ -1,4 +1,4 @@
-// oneDNN's batchnorm through its own interface, into memory it keeps: no allocation, no graph.
+// oneDNN's batchnorm through its own interface, into preallocated memory and without a graph.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@ namespace renorm::bench {
 
 class OneDnn {
  public:
-  enum class Format { kPlain, kBlocked };  // kBlocked: channels in blocks of one vector, nchw only
+  enum class Format { kPlain, kBlocked };  // kBlocked: channels in blocks of one vector; nchw only
 
   virtual ~OneDnn() = default;
   virtual void forward() = 0;

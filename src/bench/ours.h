@@ -1,4 +1,4 @@
-// Our operators as shipped, and our kernels into memory that is already there.
+// Our operators as shipped, and our kernels into preallocated memory.
 #pragma once
 
 #include <renorm/ops/batch_renorm.h>

@@ -20,7 +20,7 @@
 
 #include "base/random.h"
 #include "base/timing.h"
-#include "bench/tensor_ops_norm.h"
+#include "bench/peers.h"
 #include "export/portable_model.h"
 #include "models/model.h"
 #include "train/build_model.h"
@@ -29,21 +29,18 @@
 namespace renorm::bench {
 namespace {
 
-constexpr const char* kLayouts[] = {"nchw", "channels-last"};
-// Limits as at the end of the paper's schedule, so that r and d are at work.
-constexpr double kRMax = 3.0;
-constexpr double kDMax = 5.0;
-// Nets for large images take seconds a step.
-constexpr int64_t kLargePictures = 128;
+constexpr const char* kMemoryFormats[] = {"nchw", "channels-last"};
+// Nets for large images take seconds per step.
+constexpr int64_t kLargeImageSize = 128;
 constexpr int64_t kSteps = 30;
 constexpr int64_t kLargeSteps = 5;
 constexpr int64_t kWarmUpSteps = 2;
 constexpr int64_t kLargeWarmUpSteps = 1;
 constexpr int64_t kMemorySteps = 2;
 
-bool is_large(const models::ModelKind& kind) { return kind.image_size >= kLargePictures; }
+bool is_large(const models::ModelKind& kind) { return kind.image_size >= kLargeImageSize; }
 
-// Images of random bytes in the size that the model is made for.
+// Images of random bytes in the size that the model is designed for.
 data::Dataset random_images(const models::ModelKind& kind, int64_t count) {
   data::ByteImages images;
   images.channels = kind.input.channels;
@@ -69,7 +66,7 @@ data::Dataset open(const StepOptions& options, const models::ModelKind& kind) {
 
 train::Config config_for(const StepOptions& options, const Contestant& contestant) {
   train::Config config;
-  // What the data is called has no part in a step.
+  // The name of the data does not affect a step.
   config.data = options.data == kRandomImages ? "strokes" : options.data;
   config.model = options.model;
   config.workers = options.workers;
@@ -94,7 +91,7 @@ std::unique_ptr<train::Trainer> trainer_for(const StepOptions& options, const da
   return std::make_unique<train::Trainer>(config, dataset, norm);
 }
 
-// A field of /proc/self/status in bytes; -1 if there is none.
+// A field of /proc/self/status in bytes; -1 if it is missing.
 double status_bytes(const std::string& field) {
   std::ifstream status("/proc/self/status");
   std::string name;
@@ -106,10 +103,10 @@ double status_bytes(const std::string& field) {
   return -1.0;
 }
 
-// Counts the bytes of tensors while it is told of them.
+// Counts the bytes of tensors that LibTorch reports to it.
 class TensorBytes : public c10::MemoryReportingInfoBase {
  public:
-  // Without `override`: releases of LibTorch have one or the other of these in the base.
+  // Without `override`: releases of LibTorch have one or the other in the base.
   // NOLINTBEGIN(modernize-use-override, readability-identifier-naming)
   void reportMemoryUsage(void* /*block*/, int64_t bytes, int64_t /*allocated*/, int64_t /*reserved*/,
                          c10::Device /*device*/) {
@@ -122,37 +119,37 @@ class TensorBytes : public c10::MemoryReportingInfoBase {
   bool memoryProfilingEnabled() const { return true; }
   // NOLINTEND(modernize-use-override, readability-identifier-naming)
 
-  int64_t most() const { return most_; }
+  int64_t max() const { return max_; }
 
  private:
   void count(int64_t bytes) {
     now_ += bytes;
-    most_ = std::max(most_, now_);
+    max_ = std::max(max_, now_);
   }
 
   int64_t now_ = 0;
-  int64_t most_ = 0;
+  int64_t max_ = 0;
 };
 
 PeakMemory peak_memory_here(const StepOptions& options, const data::Dataset& dataset,
                             const Contestant& contestant) {
-  // What is loaded or allocated once for all counts for nobody. Large nets dwarf it.
+  // One-time allocations are excluded. They are negligible for large nets.
   if (!is_large(models::model_kind(options.model))) trainer_for(options, dataset, contestant)->step();
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const double before = status_bytes("VmRSS");
   const auto counted = std::make_shared<TensorBytes>();
   const c10::DebugInfoGuard counts(c10::DebugInfoKind::PROFILER_STATE, counted);
   const auto trainer = trainer_for(options, dataset, contestant);
   for (int64_t i = 0; i < kMemorySteps; ++i) trainer->step();
   const double peak = status_bytes("VmHWM");
-  return {static_cast<double>(counted->most()), before < 0.0 || peak < 0.0 ? -1.0 : peak - before};
+  return {static_cast<double>(counted->max()), before < 0.0 || peak < 0.0 ? -1.0 : peak - before};
 }
 
-// The same in a process of its own, so that what one contestant leaves in the allocator is nobody's gain or
-// loss. Must be called before this process computes anything: threads do not survive a fork.
+// The same in a process of its own, so that memory that one contestant leaves in the allocator does not
+// affect the next. Call it before this process computes anything: threads do not survive a fork.
 PeakMemory peak_memory_of(const StepOptions& options, const data::Dataset& dataset,
                           const Contestant& contestant) {
   std::array<int, 2> ends{};
@@ -162,10 +159,10 @@ PeakMemory peak_memory_of(const StepOptions& options, const data::Dataset& datas
     PeakMemory peak;
     try {
       peak = peak_memory_here(options, dataset, contestant);
-    } catch (...) {  // whoever computes it in earnest reports it
+    } catch (...) {  // the timed steps report the error
     }
-    const bool told = write(ends[1], &peak, sizeof(peak)) == sizeof(peak);
-    _exit(told ? 0 : 1);
+    const bool written = write(ends[1], &peak, sizeof(peak)) == sizeof(peak);
+    _exit(written ? 0 : 1);
   }
   close(ends[1]);
   PeakMemory peak;
@@ -178,8 +175,7 @@ PeakMemory peak_memory_of(const StepOptions& options, const data::Dataset& datas
 using Trainers = std::vector<std::unique_ptr<train::Trainer>>;
 using Report = std::function<void(const std::string&)>;
 
-// What this process has had of the CPUs. Unlike the time that has passed, it does not grow while the system
-// gives them to others.
+// CPU time of this process. Unlike wall time, it excludes time in which other processes run.
 double cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -192,7 +188,7 @@ void time_steps(StepContest* contest, const Trainers& trainers, const Report& pr
   const int64_t rounds = warm_up + contest->options.steps;
   for (int64_t i = 0; i < rounds; ++i) {
     for (size_t turn = 0; turn < trainers.size(); ++turn) {
-      // Each other round in reverse: who comes first, and after whom, is nobody's gain or loss.
+      // Every other round in reverse, so that the order favours none.
       const size_t k = i % 2 == 0 ? turn : trainers.size() - 1 - turn;
       Contestant& contestant = contest->contestants[k];
       progress(fmt::format("round {} of {}: {}, {}", i + 1, rounds, contestant.norm, contestant.layout));
@@ -205,7 +201,7 @@ void time_steps(StepContest* contest, const Trainers& trainers, const Report& pr
   }
 }
 
-// Native's evaluation, ours, and ours with the norms folded into the convolutions.
+// Evaluation with LibTorch's norm, with ours, and with ours folded into the convolutions.
 void time_inference(StepContest* contest, const Trainers& trainers, const data::Dataset& dataset,
                     const Report& progress) {
   std::vector<data::Draw> draws;
@@ -226,7 +222,7 @@ void time_inference(StepContest* contest, const Trainers& trainers, const data::
     if (contestant.norm != "renorm") continue;
     add(contestant.layout, "renorm", model);
     const data::Description& about = dataset.description;
-    const auto folded = train::folded(
+    const auto folded = exporting::folded(
         *model, {contest->options.model,
                  {about.channels, about.height, about.width, static_cast<int64_t>(about.classes.size())}});
     folded->computation = model->computation;
@@ -262,7 +258,7 @@ StepContest run_step_contest(const StepOptions& options, const Report& progress)
   contest.options = options;
   fill_in(&contest.options, kind);
   const data::Dataset dataset = open(contest.options, kind);
-  for (const char* layout : kLayouts) {
+  for (const char* layout : kMemoryFormats) {
     if (options.memory_format != "both" && options.memory_format != layout) continue;
     for (const char* norm : kStepNorms) {
       if (takes_part(options, norm)) contest.contestants.push_back({layout, norm, {}, {}, {}});

@@ -1,24 +1,39 @@
 // Training steps of one model with different norms and memory layouts, one of each in turn.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "bench/step_options.h"
 #include "data/dataset.h"
 #include "train/trainer.h"
 
 namespace renorm::bench {
 
-constexpr const char* kNativeNorm = "native";
-constexpr const char* kRandomImages = "random";  // data: bytes without meaning in the model's own size
+// The norms that can be compared, in the order of the table.
+constexpr const char* kStepNorms[] = {"renorm", "native", "batchnorm", "tensor-ops"};
 
-// What a trainer adds to a process at most, in bytes; -1: not known.
+struct StepOptions {
+  std::string model = "inception-small";
+  std::string data;                    // "": strokes, or random images for nets for large images
+  std::string memory_format = "both";  // nchw, channels-last, both
+  std::vector<std::string> norms;      // of kStepNorms; empty: all. native is always included
+  int64_t minibatch = 32;
+  int64_t workers = 1;
+  int threads = 1;
+  int64_t steps = 0;  // timed steps of each; 0: 30, or 5 for nets for large images
+  std::string json;
+};
+
+constexpr const char* kNativeNorm = "native";
+constexpr const char* kRandomImages = "random";  // data: random bytes in the model's own size
+
+// The peak that a trainer adds to a process, in bytes; -1: unknown.
 struct PeakMemory {
   double tensors = -1.0;   // alive at once
-  double resident = -1.0;  // as the system counts it, with what the allocator leaves empty in between
+  double resident = -1.0;  // resident set size, including fragmentation of the allocator
 };
 
 struct Contestant {
@@ -33,11 +48,11 @@ struct Contestant {
 struct InferenceTimes {
   std::string layout;
   std::string what;             // native, renorm, folded
-  std::vector<double> seconds;  // one a round
+  std::vector<double> seconds;  // one per round
 };
 
 struct StepContest {
-  StepOptions options;  // with what was left open filled in
+  StepOptions options;  // with defaults filled in
   int64_t parameters = 0;
   std::vector<Contestant> contestants;
   std::vector<InferenceTimes> inference;

@@ -13,7 +13,7 @@
 namespace renorm::bench {
 namespace {
 
-constexpr int kMostCalls = 1000;
+constexpr int kMaxCalls = 1000;
 constexpr int kCalibrationRuns = 3;
 constexpr unsigned kOrderSeed = 1;
 
@@ -23,7 +23,7 @@ double now(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-double seconds_a_call(const Competitor& competitor, int calls, clockid_t clock) {
+double seconds_per_call(const Competitor& competitor, int calls, clockid_t clock) {
   const double start = now(clock);
   for (int i = 0; i < calls; ++i) competitor.run();
   return (now(clock) - start) / calls;
@@ -34,14 +34,14 @@ void use_threads(const Competitor& competitor, int threads) {
   if (at::get_num_threads() != wanted) at::set_num_threads(wanted);
 }
 
-int calls_a_sample(const Competitor& competitor, clockid_t clock) {
-  double best = seconds_a_call(competitor, 1, clock);
-  for (int i = 1; i < kCalibrationRuns; ++i) best = std::min(best, seconds_a_call(competitor, 1, clock));
+int calls_per_sample(const Competitor& competitor, clockid_t clock) {
+  double best = seconds_per_call(competitor, 1, clock);
+  for (int i = 1; i < kCalibrationRuns; ++i) best = std::min(best, seconds_per_call(competitor, 1, clock));
   return static_cast<int>(
-      std::clamp(std::ceil(kLeastSample / std::max(best, 1e-9)), 1.0, double{kMostCalls}));
+      std::clamp(std::ceil(kMinSampleSeconds / std::max(best, 1e-9)), 1.0, double{kMaxCalls}));
 }
 
-// Linear between neighbours; samples are sorted.
+// Interpolates linearly. `samples` are sorted.
 double quantile(const std::vector<double>& samples, double part) {
   const double place = part * static_cast<double>(samples.size() - 1);
   const auto below = static_cast<size_t>(place);
@@ -60,18 +60,18 @@ Figure figure_of(std::vector<double> samples, int calls) {
 Figures measure(const std::vector<Competitor>& competitors, const Effort& effort, int threads) {
   const clockid_t clock = threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
   use_threads(competitors.front(), threads);
-  const int calls = calls_a_sample(competitors.front(), clock);
+  const int calls = calls_per_sample(competitors.front(), clock);
   std::vector<std::vector<double>> samples(competitors.size());
   std::vector<size_t> order(competitors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937 random(kOrderSeed);
   const double start = now(CLOCK_MONOTONIC);
-  for (int round = 0; round < effort.most_rounds; ++round) {
-    if (round >= effort.least_rounds && now(CLOCK_MONOTONIC) - start > effort.seconds) break;
+  for (int round = 0; round < effort.max_rounds; ++round) {
+    if (round >= effort.min_rounds && now(CLOCK_MONOTONIC) - start > effort.seconds) break;
     std::shuffle(order.begin(), order.end(), random);
     for (const size_t turn : order) {
       use_threads(competitors[turn], threads);
-      samples[turn].push_back(seconds_a_call(competitors[turn], calls, clock));
+      samples[turn].push_back(seconds_per_call(competitors[turn], calls, clock));
     }
   }
   Figures figures;

@@ -1,5 +1,5 @@
-// Interleaved timing: every competitor once a round, in a new order each round, so that nobody always
-// finds the caches as the same predecessor left them.
+// Interleaved timing: every competitor once per round, in a new order each round, so that the state of the
+// caches favours none.
 #pragma once
 
 #include <functional>
@@ -12,31 +12,31 @@ namespace renorm::bench {
 struct Competitor {
   std::string name;
   std::function<void()> run;
-  int threads = 0;  // 0: as many as the run has
+  int threads = 0;  // 0: those of the run
 };
 
-// Seconds a call.
+// Seconds per call.
 struct Figure {
   double best;
   double median;
-  double spread;  // third less first quartile
+  double spread;  // between the quartiles
   int samples;
-  int calls;  // a sample
+  int calls;  // per sample
 };
 using Figures = std::map<std::string, Figure>;
 
 struct Effort {
-  double seconds;    // stop after the round in which this is passed
-  int least_rounds;  // but not before
-  int most_rounds;
+  double seconds;  // stop after the round that exceeds this, but
+  int min_rounds;  // not before
+  int max_rounds;
 };
 
-// Times the competitors with `threads` threads. The first one sets how many calls make a sample: enough of
-// its calls for kLeastSample, so that every competitor is called equally often in a row.
+// Times the competitors with `threads` threads. A sample has the same number of calls for all: as many as the
+// first competitor needs for kMinSampleSeconds.
 //
-// One thread: CPU time of the process, which leaves out preemption and counts whatever threads a peer may
-// start behind our back. More: wall time.
-inline constexpr double kLeastSample = 0.3e-3;
+// One thread: CPU time of the process, which excludes preemption and includes threads that a peer may start.
+// More threads: wall time.
+inline constexpr double kMinSampleSeconds = 0.3e-3;
 Figures measure(const std::vector<Competitor>& competitors, const Effort& effort, int threads);
 
 }  // namespace renorm::bench

@@ -8,23 +8,23 @@
 namespace renorm::bench {
 namespace {
 
-// Errors are parts of the largest value; `exceptions` is the part of the values that may be further off.
+// Errors are relative to the largest value. `exceptions` is the fraction of values that may exceed `error`.
 struct Tolerance {
   double error;
   double exceptions;
   double parameter_error;  // of dweight and dbias, without exceptions
 };
 
-// Peers sum in plain float: over the million values of the largest channels their error reaches a few 1e-4; a
-// wrong formula is off by far more.
+// Peers sum in plain float: over the million values of the largest channels their error reaches a few 1e-4. A
+// wrong formula gives far larger errors.
 constexpr Tolerance kFloat{2e-3, 0.0, 2e-3};
-// Behind a ReLU, a value that rounds to the other side of zero takes or loses its whole gradient.
+// Behind a ReLU, a value that rounds to the other side of zero gains or loses its whole gradient.
 constexpr Tolerance kFloatMasked{2e-3, 1e-3, 2e-2};
 // Results have 8 bits, and native batchnorm also rounds on the way.
 constexpr Tolerance kBf16{3e-2, 0.0, 3e-2};
 constexpr Tolerance kBf16Masked{3e-2, 2e-2, 1e-1};
 
-constexpr int64_t kExamplesAPiece = 4;
+constexpr int64_t kExamplesPerPiece = 4;
 
 class Comparison {
  public:
@@ -35,20 +35,20 @@ class Comparison {
                     const Tolerance& tolerance) const {
     const double scale = std::max(theirs.max().item<double>(), -theirs.min().item<double>());
     int64_t off = 0;
-    double greatest = 0.0;
+    double max_error = 0.0;
     // In pieces: fresh memory for whole tensors costs more than the comparison.
-    const int64_t piece = theirs.dim() > 1 ? kExamplesAPiece : theirs.size(0);
+    const int64_t piece = theirs.dim() > 1 ? kExamplesPerPiece : theirs.size(0);
     const auto our_pieces = ours.detach().split(piece), their_pieces = theirs.detach().split(piece);
     for (size_t i = 0; i < their_pieces.size(); ++i) {
       const at::Tensor error = (our_pieces[i].to(at::kFloat) - their_pieces[i].to(at::kFloat)).abs_();
       // Not `greater`: NaN must count too.
       off += error.numel() - error.le(tolerance.error * scale).sum().item<int64_t>();
-      greatest = std::max(greatest, error.max().item<double>());
+      max_error = std::max(max_error, error.max().item<double>());
     }
     if (static_cast<double>(off) <= tolerance.exceptions * static_cast<double>(theirs.numel())) return;
     throw std::runtime_error(fmt::format(
         "{}: {}: {} of {} values differ by more than {} of the largest value {:.3g}, at most by {:.3g}",
-        where_, what, off, theirs.numel(), tolerance.error, scale, greatest));
+        where_, what, off, theirs.numel(), tolerance.error, scale, max_error));
   }
 
  private:

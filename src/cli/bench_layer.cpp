@@ -1,4 +1,4 @@
-// renorm bench layer: our layer against its peers on this machine.
+// renorm bench layer: the speed of our layer and its peers on this machine.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <torch/torch.h>
@@ -10,10 +10,7 @@
 #include "base/files.h"
 #include "bench/cases.h"
 #include "bench/competitors.h"
-#include "bench/machine.h"
-#include "bench/results_json.h"
-#include "bench/summary.h"
-#include "bench/table.h"
+#include "bench/results.h"
 #include "bench/verify.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -29,14 +26,14 @@ struct BenchLayerOptions {
   std::string json;
 };
 
-constexpr int kMostThreads = 1024;
-// For one pass of one case.
+constexpr int kMaxThreads = 1024;
+// Of one pass of one case.
 constexpr bench::Effort kFullEffort{1.5, 3, 100};
 constexpr bench::Effort kQuickEffort{1.0, 3, 30};
 
-// A program that trains allocates the same sizes again and again. glibc gives blocks above 32 MB back to the
-// system each time, and then all who allocate measure the system's page faults, which cost more than the
-// work. The same setting for every competitor.
+// glibc returns freed blocks above 32 MB to the system. A competitor that allocates would then measure page
+// faults, which cost more than its work. A program that trains reuses the same sizes. The setting applies to
+// every competitor.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);
@@ -49,7 +46,7 @@ bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchL
                                Progress& progress, const std::string& place) {
   const std::string name =
       fmt::format("{} {} {}", place, bench::name_of(shape_and_layout.layout), shape_and_layout.shape_name());
-  progress.show(name + ": checking that all agree");
+  progress.show(name + ": checking that all competitors agree");
   bench::Field field(shape_and_layout);
   bench::verify(field);
   bench::CaseResult result{shape_and_layout, {}};
@@ -62,8 +59,8 @@ bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchL
 }
 
 void run(const BenchLayerOptions& flags) {
-  if (flags.threads < 1 || flags.threads > kMostThreads) {
-    throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMostThreads, flags.threads));
+  if (flags.threads < 1 || flags.threads > kMaxThreads) {
+    throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMaxThreads, flags.threads));
   }
   if (!flags.json.empty()) check_writable(flags.json);
   const std::vector<bench::Case> cases =
@@ -90,14 +87,14 @@ Command add_bench_layer(CLI::App& bench) {
   app->add_flag("--quick", options->quick, "fewer shapes and rounds: under a minute instead of about six");
   app->add_flag(
       "--fresh-memory", options->fresh_memory,
-      "give freed memory back to the system, as glibc does by default, and so measure its page faults too");
-  app->add_option("--threads", options->threads, "threads; from 2, one thread is measured beside them")
+      "return freed memory to the system, as glibc does by default, so that page faults are measured too");
+  app->add_option("--threads", options->threads, "threads; with 2 or more, one thread is measured too")
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--shapes", options->shapes,
                   "other shapes: NxCxHxW (as nchw and nhwc) or NxC (dense), separated by commas")
       ->type_name("LIST");
-  app->add_option("--json", options->json, "also write every figure to this file")->type_name("FILE");
+  app->add_option("--json", options->json, "also write all figures to this file")->type_name("FILE");
   return {app, [options] { run(*options); }};
 }
 

@@ -1,4 +1,4 @@
-// renorm bench step: a training step with our layer and with others, and what the trainer itself costs.
+// renorm bench step: a training step with our layer and with others, and the overhead of the trainer.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -9,9 +9,10 @@
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "base/timing.h"
-#include "bench/machine.h"
+#include "bench/results.h"
 #include "bench/step_contest.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
@@ -20,12 +21,12 @@
 namespace renorm::cli {
 namespace {
 
-constexpr int64_t kMost = 1000000;
-constexpr int64_t kMostThreads = 1024;
+constexpr int64_t kMaxCount = 1000000;
+constexpr int64_t kMaxThreads = 1024;
 
-void check_count(const char* flag, int64_t value, int64_t most) {
-  if (value >= 1 && value <= most) return;
-  throw UsageError(fmt::format("{} must be a whole number from 1 to {}, got {}", flag, most, value));
+void check_count(const char* flag, int64_t value, int64_t max) {
+  if (value >= 1 && value <= max) return;
+  throw UsageError(fmt::format("{} must be a whole number from 1 to {}, got {}", flag, max, value));
 }
 
 using Json = nlohmann::ordered_json;
@@ -48,7 +49,7 @@ double overhead_percent(const Contestant& contestant) {
   return median(shares);
 }
 
-// The median over the rounds of the ratio within a round: what slows the machine down slows both.
+// The median over the rounds of the ratio within a round: a slow phase of the machine slows both.
 double ratio_of(const std::vector<double>& these, const std::vector<double>& natives) {
   std::vector<double> ratios;
   for (size_t i = 0; i < these.size(); ++i) ratios.push_back(these[i] / natives[i]);
@@ -85,7 +86,7 @@ Json to_json(const InferenceTimes& times, const InferenceTimes& native) {
   return {{"ms", 1e3 * median(times.seconds)}, {"over_native", ratio_of(times.seconds, native.seconds)}};
 }
 
-// Of the same layout.
+// The native entry of the same layout.
 template <typename Entry>
 const Entry& native_of(const std::vector<Entry>& entries, std::string Entry::*what, const Entry& entry) {
   for (const Entry& other : entries) {
@@ -121,19 +122,20 @@ Json to_json(const StepContest& contest) {
 }
 
 void print_layout(const std::string& layout, const Json& results) {
-  fmt::print("\n{:<14}{:>9}{:>9}{:>9}{:>10}{:>7}{:>7}{:>9}{:>7}{:>12}{:>13}\n", layout, "step ms", "forward",
-             "backward", "optimizer", "load", "other", "x native", "x CPU", "tensors MB", "resident MB");
+  std::vector<std::vector<std::string>> rows = {{layout, "step ms", "forward", "backward", "optimizer",
+                                                 "load", "other", "x native", "x CPU", "tensors MB",
+                                                 "resident MB"}};
   for (const auto& [norm, entry] : results["norms"].items()) {
-    const auto number = [&entry = entry](const char* key) { return entry[key].get<double>(); };
-    const auto megabytes = [&number, &entry = entry](const char* key) {
-      return entry[key].is_null() ? "-" : fmt::format("{:.1f}", number(key));
+    const auto number = [&entry = entry](const char* key, int digits) {
+      return entry[key].is_null() ? "-" : fmt::format("{:.{}f}", entry[key].get<double>(), digits);
     };
-    fmt::print("{:<14}{:>9.1f}{:>9.1f}{:>9.1f}{:>10.2f}{:>7.2f}{:>7.2f}{:>9.3f}{:>7.3f}{:>12}{:>13}\n", norm,
-               number("step_ms"), number("forward_ms"), number("backward_ms"), number("optimizer_ms"),
-               number("load_ms"), number("other_ms"), number("over_native"), number("over_native_cpu"),
-               megabytes("peak_tensors_mb"), megabytes("peak_memory_mb"));
+    rows.push_back({norm, number("step_ms", 1), number("forward_ms", 1), number("backward_ms", 1),
+                    number("optimizer_ms", 2), number("load_ms", 2), number("other_ms", 2),
+                    number("over_native", 3), number("over_native_cpu", 3), number("peak_tensors_mb", 1),
+                    number("peak_memory_mb", 1)});
   }
-  fmt::print("{:<14}", "inference");
+  fmt::print("\n{}", aligned_table(rows));
+  fmt::print("inference");
   for (const auto& [what, entry] : results["inference"].items()) {
     fmt::print("  {} {:.1f} ms (x {:.3f})", what, entry["ms"].get<double>(),
                entry["over_native"].get<double>());
@@ -143,7 +145,7 @@ void print_layout(const std::string& layout, const Json& results) {
 
 void print_table(const Json& json) {
   const auto threads = json["threads"].get<int64_t>();
-  fmt::print("{}, {} parameters, data {}; {} x {} images a step, {} thread{}, {} steps of each in turn\n",
+  fmt::print("{}, {} parameters, data {}; {} x {} images per step, {} thread{}, {} steps of each in turn\n",
              json["model"].get<std::string>(), json["parameters"].get<int64_t>(),
              printable(json["data"].get<std::string>()), json["workers"].get<int64_t>(),
              json["minibatch"].get<int64_t>(), threads, threads == 1 ? "" : "s",
@@ -151,34 +153,32 @@ void print_table(const Json& json) {
   for (const auto& [layout, results] : json["layouts"].items()) {
     print_layout(layout, results);
     if (!results["norms"].contains("renorm")) continue;
-    fmt::print(
-        "trainer's overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step\n",
-        results["norms"]["renorm"]["overhead_percent"].get<double>());
+    fmt::print("trainer overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step\n",
+               results["norms"]["renorm"]["overhead_percent"].get<double>());
   }
   fmt::print(
       R"(
-Medians over the steps, wall time. x native: median of the ratios within a round; x CPU: the same of CPU
-time, which others on the machine disturb less. native: LibTorch's BatchNorm2d and a separate ReLU.
-tensor-ops: Batch Renorm in tensor operations. folded: norms folded into the convolutions. tensors: the
-most alive at once; resident: the most that a trainer alone added to its process, which depends on the
-allocator too.
+Medians over the steps, wall time. x native: median of the ratios within a round; x CPU: the same for CPU
+time, which other processes disturb less. native: LibTorch's BatchNorm2d and a separate ReLU. tensor-ops:
+Batch Renorm in tensor operations. folded: norms folded into the convolutions. tensors: peak of the tensors
+alive at once; resident: peak that a trainer alone adds to its process, which also depends on the allocator.
 )");
 }
 
 void check(const bench::StepOptions& options) {
-  check_count("--minibatch", options.minibatch, kMost);
-  check_count("--workers", options.workers, kMost);
-  check_count("--threads", options.threads, kMostThreads);
-  if (options.steps != 0) check_count("--steps", options.steps, kMost);
+  check_count("--minibatch", options.minibatch, kMaxCount);
+  check_count("--workers", options.workers, kMaxCount);
+  check_count("--threads", options.threads, kMaxThreads);
+  if (options.steps != 0) check_count("--steps", options.steps, kMaxCount);
   const std::vector<std::string> formats = {"nchw", "channels-last", "both"};
   if (std::find(formats.begin(), formats.end(), options.memory_format) == formats.end()) {
-    throw UsageError(fmt::format("--memory-format does not know '{}'{}", printable(options.memory_format),
+    throw UsageError(fmt::format("unknown memory format '{}'{}", printable(options.memory_format),
                                  name_hint(options.memory_format, formats)));
   }
   const std::vector<std::string> norms(std::begin(bench::kStepNorms), std::end(bench::kStepNorms));
   for (const std::string& norm : options.norms) {
     if (std::find(norms.begin(), norms.end(), norm) != norms.end()) continue;
-    throw UsageError(fmt::format("--norms does not know '{}'{}", printable(norm), name_hint(norm, norms)));
+    throw UsageError(fmt::format("unknown norm '{}'{}", printable(norm), name_hint(norm, norms)));
   }
 }
 
@@ -200,33 +200,35 @@ void run(const bench::StepOptions& options) {
 
 Command add_bench_step(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
-      "step", "A training step with our layer, with LibTorch's and with tensor operations, in turn");
+      "step", "Time a training step with our layer, with LibTorch's and with tensor operations");
   const auto options = std::make_shared<bench::StepOptions>();
   app->add_option("--model", options->model, "model, as in 'renorm train'; 'renorm models' lists them")
       ->type_name("SPEC")
       ->capture_default_str();
   app->add_option(
          "--data", options->data,
-         "data, as in 'renorm train', or random: images of random bytes in the size that the model is "
-         "made for [strokes; random for resnet18, resnet50 and inception-v3]; pictures of a folder are "
-         "loaded ahead while others are timed")
+         "data, as in 'renorm train', or random: images of random bytes in the model's own size [strokes; "
+         "random for resnet18, resnet50 and inception-v3]; images of a folder are loaded ahead while others "
+         "are timed")
       ->type_name("SPEC");
   app->add_option("--memory-format", options->memory_format, "nchw, channels-last or both")
       ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--norms", options->norms,
-                  "comma-separated: renorm, batchnorm, tensor-ops; native always takes part [all]")
+                  "comma-separated: renorm, batchnorm, tensor-ops; native is always included [all]")
       ->type_name("NAMES")
       ->delimiter(',');
-  app->add_option("--minibatch", options->minibatch, "images that are normalised together")
+  app->add_option("--minibatch", options->minibatch, "images that are normalized together")
       ->type_name("N")
       ->capture_default_str();
-  app->add_option("--workers", options->workers, "minibatches a step")->type_name("N")->capture_default_str();
+  app->add_option("--workers", options->workers, "minibatches per step")
+      ->type_name("N")
+      ->capture_default_str();
   app->add_option("--threads", options->threads, "threads")->type_name("N")->capture_default_str();
-  app->add_option("--steps", options->steps, "timed steps of each; 0: 30, or 5 of the nets for large images")
+  app->add_option("--steps", options->steps, "timed steps of each; 0: 30, or 5 for nets for large images")
       ->type_name("N")
       ->capture_default_str();
-  app->add_option("--json", options->json, "also write every figure to this file")->type_name("FILE");
+  app->add_option("--json", options->json, "also write all figures to this file")->type_name("FILE");
   return {app, [options] { run(*options); }};
 }
 

@@ -1,4 +1,4 @@
-// Checks of flags that the parser does not have.
+// Checks of flags that the parser lacks.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,17 +10,17 @@
 
 namespace renorm::cli {
 
-// For unsigned numbers, which the parser lets wrap around. "" if all is well.
+// For unsigned numbers, which the parser lets wrap around. Returns "" or the error.
 inline std::string not_negative(const std::string& text) {
   return !text.empty() && text[0] == '-' ? "must not be negative, got " + text : "";
 }
 
-// Of flags where 0 means all CPUs. Throws UsageError.
+// For --threads, where 0 stands for a default. Throws UsageError.
 inline void check_threads(int64_t threads) {
-  constexpr int64_t kMostThreads = 1024;
-  if (threads >= 0 && threads <= kMostThreads) return;
+  constexpr int64_t kMaxThreads = 1024;
+  if (threads >= 0 && threads <= kMaxThreads) return;
   throw UsageError(
-      fmt::format("--threads must be a whole number from 0 to {}, got {}", kMostThreads, threads));
+      fmt::format("--threads must be a whole number from 0 to {}, got {}", kMaxThreads, threads));
 }
 
 }  // namespace renorm::cli

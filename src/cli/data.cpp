@@ -45,9 +45,7 @@ struct DataOptions {
 };
 
 constexpr const char* kExamples =
-    R"(SPEC is strokes[:OPTIONS], mnist:DIR, fashion-mnist:DIR, cifar10:DIR, cifar100:DIR or folder:DIR.
-
-folder:DIR holds your own images, .jpg, .jpeg or .png in DIR/train/CLASS and DIR/val/CLASS; with
+    R"(folder:DIR holds your own images, .jpg, .jpeg or .png in DIR/train/CLASS and DIR/val/CLASS; with
 --val-fraction they are in DIR/train/CLASS or DIR/CLASS. Only --check and --preview open the files.
 
 Examples:
@@ -58,6 +56,8 @@ Examples:
 
 constexpr size_t kMaxNames = 10;  // of more names only the first few are listed
 constexpr size_t kFewNames = 5;
+constexpr int64_t kMaxImageSize = 4096;  // as in training
+constexpr int64_t kImagesPerUpdate = 16;
 
 // "3: ant, bee, cat"; of many names the first few.
 std::string names_text(const std::vector<std::string>& names) {
@@ -83,8 +83,6 @@ std::string counts_text(const std::vector<int64_t>& labels, int64_t classes) {
                      *min == *max ? grouped(*min) : fmt::format("{} to {}", grouped(*min), grouped(*max)));
 }
 
-constexpr int64_t kMaxImageSize = 4096;  // as in training
-
 data::OpenOptions open_options(const DataOptions& options) {
   data::OpenOptions open;
   open.threads = options.threads > 0 ? options.threads
@@ -100,7 +98,7 @@ void check_image_size(int64_t size) {
       fmt::format("--image-size must be a whole number from 0 to {}, got {}", kMaxImageSize, size));
 }
 
-void refuse_folder_flags(const DataOptions& options) {
+void reject_folder_flags(const DataOptions& options) {
   for (const auto& [flag, given] : {std::pair("--val-fraction", options.val_fraction != 0.0),
                                     std::pair("--image-size", options.image_size != 0)}) {
     if (!given) continue;
@@ -149,8 +147,6 @@ void print_check(const data::ByteDataset& data) {
   print_line("check", fmt::format("all {} images read, no problems found",
                                   grouped(data.train.size() + data.test.size())));
 }
-
-constexpr int64_t kImagesPerUpdate = 16;
 
 void print_description(const DataOptions& options, const data::FolderIndex& index,
                        const data::TransformOptions& transform) {
@@ -281,7 +277,7 @@ void run(const DataOptions& options) {
   if (const auto index = data::open_folder_index(options.spec, open)) {
     return run_folder_data(options, *index, open);
   }
-  refuse_folder_flags(options);
+  reject_folder_flags(options);
   const data::ByteDataset data = open_with_progress(options, open);
   print_description(data);
   if (!options.preview.empty()) {
@@ -314,7 +310,10 @@ Command add_data(CLI::App& program) {
       ->type_name("N");
   app->add_option("--threads", options->threads, "threads that generate or decode images; 0: all CPUs")
       ->type_name("N");
-  app->footer(kExamples + ("\n" + exit_codes_text()));
+  std::vector<std::string> specs;
+  for (const data::DatasetKind& kind : data::dataset_kinds()) specs.push_back(kind.usage);
+  app->footer(
+      fmt::format("SPEC is one of {}.\n\n{}\n{}", fmt::join(specs, ", "), kExamples, exit_codes_text()));
   return {app, [options] { run(*options); }};
 }
 

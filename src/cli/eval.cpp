@@ -1,4 +1,4 @@
-// renorm eval: how good the weights of a run are, raw and averaged.
+// renorm eval: accuracy and loss of a run, with raw and averaged weights.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
@@ -47,7 +48,7 @@ void check(const EvalOptions& options) {
     throw UsageError("--split must be test or train, got '" + options.split + "'");
   }
   if (!options.sampler.empty() && !options.batch_statistics) {
-    throw UsageError("--sampler draws minibatches for --batch-statistics; give both or neither");
+    throw UsageError("--sampler has no effect without --batch-statistics");
   }
   check_threads(options.threads);
   if (options.val_fraction != 0.0 && split_spec(options.data).first != "folder") {
@@ -58,17 +59,17 @@ void check(const EvalOptions& options) {
   }
 }
 
-// Other data as the run's model knows data: standardised by the moments of the run's training images.
-class Restandardised : public data::Split {
+// Other data, standardized by the moments of the run's training images.
+class Restandardized : public data::Split {
  public:
-  Restandardised(std::shared_ptr<const data::Split> split, const data::Description& own,
-                 const data::Description& wanted)
+  Restandardized(std::shared_ptr<const data::Split> split, const data::Description& own,
+                 const data::Description& target)
       : split_(std::move(split)) {
     const auto column = [](const std::vector<double>& values) {
       return torch::tensor(values, torch::kDouble).view({1, -1, 1, 1});
     };
-    scale_ = (column(own.std) / column(wanted.std)).to(torch::kFloat);
-    shift_ = ((column(own.mean) - column(wanted.mean)) / column(wanted.std)).to(torch::kFloat);
+    scale_ = (column(own.std) / column(target.std)).to(torch::kFloat);
+    shift_ = ((column(own.mean) - column(target.mean)) / column(target.std)).to(torch::kFloat);
   }
   const std::vector<int64_t>& labels() const override { return split_->labels(); }
   int64_t pixels() const override { return split_->pixels(); }
@@ -101,21 +102,21 @@ void check_fits(const data::Description& other, const data::Description& own) {
                        about.width);
   };
   if (shape(other) == shape(own)) return;
-  throw UsageError(fmt::format("--data {} has {}, but the run's model was made for {}", printable(other.spec),
+  throw UsageError(fmt::format("--data {} has {}, but the model of the run takes {}", printable(other.spec),
                                shape(other), shape(own)));
 }
 
-// Folders call their classes as they like, and outputs go by number.
+// Class names of folders are arbitrary, and outputs are numbered.
 void check_same_names(const data::Description& other, const data::Description& own) {
   if (split_spec(other.spec).first != "folder" || split_spec(own.spec).first != "folder") return;
   for (size_t i = 0; i < own.classes.size(); ++i) {
-    // state.json keeps no bytes that are not text; what replaces them says nothing.
-    const bool unknown = own.classes[i].find("\xef\xbf\xbd") != std::string::npos;
-    if (other.classes[i] == own.classes[i] || unknown) continue;
+    // In state.json a replacement character stands for bytes that are not UTF-8.
+    const bool replaced = own.classes[i].find("\xef\xbf\xbd") != std::string::npos;
+    if (other.classes[i] == own.classes[i] || replaced) continue;
     throw UsageError(
-        fmt::format("{} calls class {} '{}', and the run's model calls it '{}'; the folders must "
-                    "have the same names",
-                    printable(other.spec), i, printable(other.classes[i]), printable(own.classes[i])));
+        fmt::format("class {} of {} is '{}', but '{}' in the run; the folders must have the same "
+                    "class names",
+                    i, printable(other.spec), printable(other.classes[i]), printable(own.classes[i])));
   }
 }
 
@@ -138,7 +139,7 @@ Examined examined(const train::OpenedRun& run, const EvalOptions& options, const
   if (about.mean == own.mean && about.std == own.std) {
     return {about.spec, about.classes, split_of(other, options)};
   }
-  return {about.spec, about.classes, std::make_shared<Restandardised>(split_of(other, options), about, own)};
+  return {about.spec, about.classes, std::make_shared<Restandardized>(split_of(other, options), about, own)};
 }
 
 struct Scores {
@@ -173,20 +174,20 @@ std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options
 
 void print_scores(const train::OpenedRun& run, const Examined& data, const Scores& scores,
                   const EvalOptions& options) {
-  fmt::print("{}, step {}: {} images of the {} split of {}{}\n", printable(options.run), run.state.step,
-             scores.averaged.images, options.split, printable(data.spec),
-             scores.averaged.skipped == 0
-                 ? ""
-                 : fmt::format("; {} more could not be read", scores.averaged.skipped));
+  fmt::print(
+      "{}, step {}: {} images of the {} split of {}{}\n", printable(options.run), run.state.step,
+      scores.averaged.images, options.split, printable(data.spec),
+      scores.averaged.skipped == 0 ? "" : fmt::format("; {} more are unreadable", scores.averaged.skipped));
   if (options.batch_statistics) {
-    fmt::print("each minibatch ({}) normalised with its own statistics\n", sampler_text(run, options));
+    fmt::print("each minibatch ({}) normalized with its own statistics\n", sampler_text(run, options));
   }
-  fmt::print("\n{:<18}{:>22}{:>24}\n", "", "accuracy", "loss");
-  const auto row = [](const char* name, const train::Evaluation& evaluation) {
-    fmt::print("{:<18}{:>20} %{:>24}\n", name, shortest(evaluation.accuracy()), shortest(evaluation.loss));
+  std::vector<std::vector<std::string>> rows = {{"", "accuracy", "loss"}};
+  const auto add = [&rows](const char* name, const train::Evaluation& evaluation) {
+    rows.push_back({name, shortest(evaluation.accuracy()) + " %", shortest(evaluation.loss)});
   };
-  if (run.average != nullptr) row("averaged weights", scores.averaged);
-  row(run.average != nullptr ? "raw weights" : "weights", scores.raw);
+  if (run.average != nullptr) add("averaged weights", scores.averaged);
+  add(run.average != nullptr ? "raw weights" : "weights", scores.raw);
+  fmt::print("\n{}", aligned_table(rows));
 }
 
 double class_accuracy(const train::Evaluation& evaluation, size_t label) {
@@ -195,14 +196,13 @@ double class_accuracy(const train::Evaluation& evaluation, size_t label) {
 }
 
 void print_classes(const Examined& data, const train::Evaluation& evaluation) {
-  size_t widest = 5;
-  for (const std::string& name : data.classes) widest = std::max(widest, printable(name).size());
-  fmt::print("\n{:<{}}{:>10}{:>10}{:>12}\n", "class", widest, "images", "correct", "accuracy");
+  std::vector<std::vector<std::string>> rows = {{"class", "images", "correct", "accuracy"}};
   for (size_t label = 0; label < data.classes.size(); ++label) {
-    fmt::print("{:<{}}{:>10}{:>10}{:>10.2f} %\n", printable(data.classes[label]), widest,
-               evaluation.class_images[label], evaluation.class_correct[label],
-               class_accuracy(evaluation, label));
+    rows.push_back({printable(data.classes[label]), std::to_string(evaluation.class_images[label]),
+                    std::to_string(evaluation.class_correct[label]),
+                    fmt::format("{:.2f} %", class_accuracy(evaluation, label))});
   }
+  fmt::print("\n{}", aligned_table(rows));
 }
 
 record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, const Scores& scores,
@@ -258,14 +258,14 @@ void run(const EvalOptions& options) {
 }
 
 void add_batch_statistics(CLI::App* app, EvalOptions* options) {
-  constexpr const char* kGroup = "Normalising with batch statistics";
+  constexpr const char* kGroup = "Normalizing with batch statistics";
   app->add_flag("--batch-statistics", options->batch_statistics,
-                "normalise each minibatch with its own statistics, as in training; no average moves")
+                "normalize each minibatch with its own statistics, as in training; averages stay unchanged")
       ->group(kGroup);
   app->add_option(
          "--sampler", options->sampler,
-         "how its minibatches are drawn: iid, labels:LxK, labels:LxK:distinct, blocks:BxLxK; without "
-         "it, iid minibatches of the run's size")
+         "how its minibatches are drawn: iid, labels:LxK, labels:LxK:distinct, blocks:BxLxK [iid, with the "
+         "run's minibatch size]")
       ->type_name("SPEC")
       ->group(kGroup);
   app->add_option("--seed", options->seed, "seed of its minibatches")
@@ -285,14 +285,14 @@ Command add_eval(CLI::App& program) {
       ->type_name("NAME")
       ->capture_default_str();
   app->add_option("--split", options->split, "test or train")->type_name("SPLIT")->capture_default_str();
-  app->add_option("--data", options->data, "other data with the same classes and size; without it, the run's")
+  app->add_option("--data", options->data, "other data with the same classes and size [the run's data]")
       ->type_name("SPEC");
   app->add_option("--val-fraction", options->val_fraction,
-                  "of --data folder:DIR without a folder val: the share that is the test split")
+                  "of --data folder:DIR without DIR/val: fraction of the images that is the test split")
       ->type_name("X");
-  app->add_flag("--per-class", options->per_class, "also the accuracy of each class");
-  app->add_option("--threads", options->threads, "threads; 0: as many as the run had")->type_name("N");
-  app->add_option("--json", options->json, "also write the figures to this file; - prints them instead")
+  app->add_flag("--per-class", options->per_class, "also print the accuracy of each class");
+  app->add_option("--threads", options->threads, "threads; 0: the run's number")->type_name("N");
+  app->add_option("--json", options->json, "also write the figures to this file; -: print only them")
       ->type_name("FILE");
   add_batch_statistics(app, options.get());
   app->footer(kExamples + ("\n" + exit_codes_text()));

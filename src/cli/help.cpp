@@ -13,14 +13,14 @@
 namespace renorm::cli {
 namespace {
 
-constexpr int kWidestText = 100;
-constexpr int kNarrowestText = 40;
-constexpr int kUnknownWidth = 80;
-constexpr size_t kWidestNames = 26;
+constexpr int kMaxColumns = 100;
+constexpr int kMinColumns = 40;
+constexpr int kDefaultColumns = 80;
+constexpr size_t kMaxNameColumns = 26;
 
 size_t text_width() {
-  const int columns = terminal_columns(STDOUT_FILENO, kUnknownWidth);
-  return static_cast<size_t>(std::clamp(columns, kNarrowestText, kWidestText));
+  const int columns = terminal_columns(STDOUT_FILENO, kDefaultColumns);
+  return static_cast<size_t>(std::clamp(columns, kMinColumns, kMaxColumns));
 }
 
 // Paragraphs are wrapped; lines that start with a blank, such as examples, stay as they are.
@@ -44,13 +44,13 @@ std::string wrapped_paragraphs(const std::string& text, size_t width) {
   return result;
 }
 
-// What stands on the left, and its explanation.
+// The left column and its explanation.
 using Row = std::pair<std::string, std::string>;
 
 std::string table(const std::vector<Row>& rows, size_t width) {
   size_t widest = 0;
   for (const Row& row : rows) {
-    if (row.first.size() <= kWidestNames) widest = std::max(widest, row.first.size());
+    if (row.first.size() <= kMaxNameColumns) widest = std::max(widest, row.first.size());
   }
   const size_t indent = widest + 4;
   std::string text;

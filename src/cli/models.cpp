@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "models/blocks.h"
@@ -32,8 +33,8 @@ constexpr const char* kExamples = R"(Examples:
   renorm models
   renorm models convnet:16/2,32/2,64 --size 28 --classes 10 --layers)";
 
-// The norm of a model that is only looked at: remembers the shape that the convolution before it puts out and
-// computes nothing, so that one image is enough in training mode, in which an auxiliary head takes part.
+// A norm that computes nothing and records the output shape of the convolution before it. One image is then
+// enough in training mode, which includes an auxiliary head.
 class WatchedNorm : public BatchRenorm2dImpl {
  public:
   using BatchRenorm2dImpl::BatchRenorm2dImpl;
@@ -52,14 +53,14 @@ struct Layer {
   std::string output;
   int64_t parameters = 0;
   int64_t multiply_adds = 0;  // for one image
-  bool normalised = false;
+  bool normalized = false;
 };
 
 struct Inspected {
   std::string title;
   std::string input;
   std::vector<Layer> layers;
-  int64_t normalised = 0;
+  int64_t normalized = 0;
   int64_t parameters = 0;
   int64_t multiply_adds = 0;
 };
@@ -130,47 +131,20 @@ Inspected inspect(const std::string& spec, const models::InputShape& input) {
                    count_parameters(*model),
                    0};
   for (const Layer& layer : result.layers) {
-    result.normalised += layer.normalised ? 1 : 0;
+    result.normalized += layer.normalized ? 1 : 0;
     result.multiply_adds += layer.multiply_adds;
   }
   return result;
 }
 
-struct Column {
-  std::string title;
-  bool right;
-  std::vector<std::string> cells;
-};
-
-void print_table(const std::vector<Column>& columns) {
-  for (size_t row = 0; row <= columns.front().cells.size(); ++row) {
-    std::string line;
-    for (const Column& column : columns) {
-      size_t width = column.title.size();
-      for (const std::string& cell : column.cells) width = std::max(width, cell.size());
-      const std::string& text = row == 0 ? column.title : column.cells[row - 1];
-      if (!line.empty()) line += "  ";
-      line += column.right ? fmt::format("{:>{}}", text, width) : fmt::format("{:<{}}", text, width);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    fmt::print("{}\n", line);
-  }
-}
-
 void print_layers(const Inspected& model) {
-  std::vector<Column> columns = {{"layer", false, {}},
-                                 {"what", false, {}},
-                                 {"output", true, {}},
-                                 {"parameters", true, {}},
-                                 {"multiply-adds", true, {}}};
-  const auto add = [&columns](const std::vector<std::string>& cells) {
-    for (size_t i = 0; i < cells.size(); ++i) columns[i].cells.push_back(cells[i]);
-  };
+  std::vector<std::vector<std::string>> rows = {{"layer", "what", "output", "parameters", "multiply-adds"}};
   for (const Layer& layer : model.layers) {
-    add({layer.name, layer.what, layer.output, grouped(layer.parameters), grouped(layer.multiply_adds)});
+    rows.push_back(
+        {layer.name, layer.what, layer.output, grouped(layer.parameters), grouped(layer.multiply_adds)});
   }
-  add({"all", "", "", grouped(model.parameters), grouped(model.multiply_adds)});
-  print_table(columns);
+  rows.push_back({"all", "", "", grouped(model.parameters), grouped(model.multiply_adds)});
+  fmt::print("{}", aligned_table(rows, 2));
 }
 
 struct Listed {
@@ -179,8 +153,8 @@ struct Listed {
   Inspected model;
 };
 
-// Every model that takes the input asked for; `unfit` gets the reasons of the others. Throws UsageError if no
-// model takes it.
+// All models that accept the requested input; `unfit` gets the reasons of the others. Throws UsageError if no
+// model accepts it.
 std::vector<Listed> list_all(const ModelsOptions& options, std::vector<std::string>* unfit) {
   std::vector<Listed> all;
   for (const models::ModelKind& kind : models::model_kinds()) {
@@ -196,26 +170,17 @@ std::vector<Listed> list_all(const ModelsOptions& options, std::vector<std::stri
 }
 
 void print_overview(const std::vector<Listed>& all) {
-  std::vector<Column> table = {
-      {"model", false, {}},        {"layers", true, {}}, {"normalised", true, {}}, {"parameters", true, {}},
-      {"multiply-adds", true, {}}, {"input", true, {}},  {"classes", true, {}}};
-  std::vector<Column> help = {{"model", false, {}}, {"what it is", false, {}}};
+  std::vector<std::vector<std::string>> sizes = {
+      {"model", "layers", "normalized", "parameters", "multiply-adds", "input", "classes"}};
+  std::vector<std::vector<std::string>> help = {{"model", "what it is"}};
   for (const Listed& listed : all) {
     const Inspected& model = listed.model;
-    const std::string cells[] = {listed.kind.usage,
-                                 grouped(static_cast<int64_t>(model.layers.size())),
-                                 grouped(model.normalised),
-                                 grouped(model.parameters),
-                                 grouped(model.multiply_adds),
-                                 model.input,
-                                 grouped(listed.classes)};
-    for (size_t i = 0; i < table.size(); ++i) table[i].cells.push_back(cells[i]);
-    help[0].cells.push_back(listed.kind.usage);
-    help[1].cells.push_back(listed.kind.help);
+    sizes.push_back({listed.kind.usage, grouped(static_cast<int64_t>(model.layers.size())),
+                     grouped(model.normalized), grouped(model.parameters), grouped(model.multiply_adds),
+                     model.input, grouped(listed.classes)});
+    help.push_back({listed.kind.usage, listed.kind.help});
   }
-  print_table(table);
-  fmt::print("\n");
-  print_table(help);
+  fmt::print("{}\n{}", aligned_table(sizes), aligned_table(help, 2));
 }
 
 void print_all(const ModelsOptions& options) {
@@ -223,11 +188,11 @@ void print_all(const ModelsOptions& options) {
   const std::vector<Listed> all = list_all(options, &unfit);
   print_overview(all);
   fmt::print(
-      "\nLayers are convolutions and linear layers; multiply-adds are those of one image forward. The "
-      "norms'\n"
-      "weight is fixed at 1; --norm-scale of `renorm train` adds a parameter a channel. More about one "
-      "model:\n"
-      "renorm models MODEL [--layers] [--size PIXELS] [--channels N] [--classes N]\n");
+      "\nLayers are convolutions and linear layers; multiply-adds are those of a forward pass of one image. "
+      "The\n"
+      "weights of the norms are fixed at 1; `renorm train --norm-scale` adds one parameter per channel. More "
+      "about\n"
+      "one model: renorm models MODEL [--layers] [--size PIXELS] [--channels N] [--classes N]\n");
   if (!unfit.empty()) fmt::print("\nNot listed:\n{}\n", fmt::join(unfit, "\n"));
   if (!options.layers) return;
   for (const Listed& listed : all) {
@@ -242,8 +207,8 @@ void print_one(const ModelsOptions& options) {
   const Inspected model = inspect(options.model, input);
   fmt::print("{}\n{}\n\n{}\n", kind.usage, kind.help, kind.details);
   fmt::print("input          {}, {} classes\n", model.input, grouped(input.classes));
-  fmt::print("layers         {}, {} of them normalised\n", grouped(static_cast<int64_t>(model.layers.size())),
-             grouped(model.normalised));
+  fmt::print("layers         {}, {} of them normalized\n", grouped(static_cast<int64_t>(model.layers.size())),
+             grouped(model.normalized));
   fmt::print("parameters     {}\n", grouped(model.parameters));
   fmt::print("multiply-adds  {} for one image forward\n", grouped(model.multiply_adds));
   if (!options.layers) return;
@@ -252,7 +217,7 @@ void print_one(const ModelsOptions& options) {
 }
 
 void run(const ModelsOptions& options) {
-  // One image is too little work for several threads, which wait longer for each other than they compute.
+  // One image is too little work for several threads.
   at::set_num_threads(1);
   if (options.model.empty()) {
     print_all(options);
@@ -268,8 +233,8 @@ Command add_models(CLI::App& program) {
   CLI::App* app = program.add_subcommand("models", "List the models with layers and parameters");
   const auto options = std::make_shared<ModelsOptions>();
   app->add_option("MODEL", options->model, "one model, as in 'renorm train --model'")->default_str("all");
-  app->add_flag("--layers", options->layers, "also list every layer with the shape of its output");
-  app->add_option("--size", options->size, "pixels a side of the input; 0: the model's example")
+  app->add_flag("--layers", options->layers, "also list every layer with its output shape");
+  app->add_option("--size", options->size, "height and width of the input; 0: the model's example")
       ->type_name("N");
   app->add_option("--channels", options->channels, "channels of the input; 0: the model's example")
       ->type_name("N");

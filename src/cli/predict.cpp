@@ -28,7 +28,7 @@ struct PredictOptions {
   std::string checkpoint;  // of a run; "" = last
   bool raw = false;        // of a run
   int64_t top = 5;
-  int threads = 0;  // 0: all CPUs; of a run, as many as it had
+  int threads = 0;  // 0: all CPUs, or the number of the run
   bool json = false;
 };
 
@@ -43,7 +43,7 @@ Examples:
 )";
 
 using Json = nlohmann::ordered_json;
-using Input = train::ModelCard::Input;
+using Input = exporting::ModelCard::Input;
 
 constexpr size_t kBatch = 32;
 constexpr int64_t kColours = 3;
@@ -178,7 +178,7 @@ void guess(const torch::Tensor& logits, int64_t top, Prediction* prediction) {
   }
 }
 
-std::vector<Prediction> predict(train::ReadyModel& model, const ImageInput& input,
+std::vector<Prediction> predict(exporting::ReadyModel& model, const ImageInput& input,
                                 const std::vector<std::string>& files, int64_t top) {
   std::vector<Prediction> batch;
   for (const std::string& file : files) {
@@ -218,7 +218,7 @@ Json to_json(const Prediction& prediction, const std::vector<std::string>& class
   return {{"file", prediction.file}, {"predictions", guesses}};
 }
 
-void print_json(const PredictOptions& options, const train::ModelCard& card, Json images) {
+void print_json(const PredictOptions& options, const exporting::ModelCard& card, Json images) {
   const Json json = {{"file", options.model},
                      {"model", card.model},
                      {"weights", card.weights},
@@ -242,7 +242,7 @@ void check(const PredictOptions& options) {
 void run(const PredictOptions& options) {
   check(options);
   const torch::NoGradGuard no_grad;
-  train::ReadyModel model = train::open_model(options.model, options.checkpoint, options.raw);
+  exporting::ReadyModel model = exporting::open_model(options.model, options.checkpoint, options.raw);
   const int threads = options.threads > 0 ? options.threads : model.threads;
   if (threads > 0) at::set_num_threads(threads);
   const ImageInput input(model.card.input);

@@ -12,8 +12,8 @@
 namespace renorm::cli {
 namespace {
 
-constexpr int kUnknownWidth = 80;
-constexpr int kUnknownHeight = 24;
+constexpr int kDefaultColumns = 80;
+constexpr int kDefaultRows = 24;
 constexpr char kEscape = '\033';
 constexpr const char* kDim = "\033[2m";
 constexpr const char* kPlain = "\033[0m";
@@ -58,11 +58,11 @@ Progress::Progress() : on_terminal_(is_terminal(STDERR_FILENO)), colour_(wants_c
 Progress::~Progress() { clear(); }
 
 // The last column stays free: a full line wraps on some terminals.
-int Progress::columns() const { return std::max(1, terminal_columns(STDERR_FILENO, kUnknownWidth) - 1); }
+int Progress::columns() const { return std::max(1, terminal_columns(STDERR_FILENO, kDefaultColumns) - 1); }
 
 void Progress::show_lines(const std::vector<std::string>& lines) {
   if (!on_terminal_) return;
-  const auto rows = static_cast<size_t>(std::max(1, terminal_rows(STDERR_FILENO, kUnknownHeight)));
+  const auto rows = static_cast<size_t>(std::max(1, terminal_rows(STDERR_FILENO, kDefaultRows)));
   const size_t count = std::min(lines.size(), rows);
   std::string text = to_first_line();
   for (size_t i = 0; i < count; ++i) {
@@ -92,11 +92,11 @@ void Progress::print(const std::string& line) {
 
 std::string fit_fields(std::vector<ProgressField> fields, int columns, bool colour) {
   while (fields.size() > 1 && columns_of(fields) > static_cast<size_t>(std::max(columns, 0))) {
-    auto least = fields.begin();
+    auto dropped = fields.begin();
     for (auto field = fields.begin(); field != fields.end(); ++field) {
-      if (field->rank >= least->rank) least = field;
+      if (field->rank >= dropped->rank) dropped = field;
     }
-    fields.erase(least);
+    fields.erase(dropped);
   }
   std::string text;
   for (const ProgressField& field : fields) {

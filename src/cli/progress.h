@@ -1,4 +1,4 @@
-// What a long command shows while it works: lines that are rewritten, and lines that stay.
+// Progress of a long command: lines that are rewritten, and lines that stay.
 #pragma once
 
 #include <string>
@@ -6,9 +6,8 @@
 
 namespace renorm::cli {
 
-// Shows the latest text on standard error while it is a terminal; otherwise only lines that stay are written.
-// The rewritten lines are gone when the object is. Errors of writing are ignored: a run does not end because
-// nobody looks.
+// Shows the latest text on standard error if that is a terminal; otherwise only lines that stay are written.
+// The destructor removes the rewritten lines. Write errors are ignored: they do not end a run.
 class Progress {
  public:
   Progress();
@@ -18,13 +17,13 @@ class Progress {
 
   bool on_terminal() const { return on_terminal_; }
   bool colour() const { return colour_; }
-  int columns() const;  // that a text for show() may use; asked anew, because windows change
+  int columns() const;  // available to show(); windows may be resized
 
-  // Replaces what is shown. What does not fit is cut off: ends of lines, and lines at the end.
+  // Replaces the rewritten lines. Ends of lines and last lines that do not fit are cut off.
   void show(const std::string& text) { show_lines({text}); }
   void show_lines(const std::vector<std::string>& lines);
   void clear();
-  // A line that stays; what is rewritten goes on below it at the next show().
+  // Writes a line that stays. The next show() writes below it.
   void print(const std::string& line);
 
  private:
@@ -35,15 +34,15 @@ class Progress {
   size_t shown_ = 0;  // lines
 };
 
-// A named figure in the line.
+// A named figure of the progress line.
 struct ProgressField {
   std::string label;  // may be empty
   std::string value;
-  int rank;  // 0 stays longest; of equals the right one goes first
+  int rank;  // the highest rank is dropped first, of equals the right one
 };
 
-// "label value  label value" in the given order, without the fields of the highest ranks that make it longer
-// than `columns`; one field always stays. Labels are dimmed with `colour`.
+// "label value  label value" in the given order, without fields of the highest ranks until it fits `columns`.
+// One field always stays. Labels are dimmed with `colour`.
 std::string fit_fields(std::vector<ProgressField> fields, int columns, bool colour);
 
 // The first `columns` characters of UTF-8 text. Colour sequences take no place and are kept.

@@ -10,14 +10,14 @@
 namespace renorm::cli {
 namespace {
 
-// What the signal handler may touch.
+// Accessed by the signal handler.
 std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may use only lock-free atomics");
 const char* stop_notice = "";
 const char* line_start = "";
 
-// If nobody can read it, there is nothing to be done.
-void say(const char* text) {
+// Errors are ignored: there is no other place to report them.
+void write_notice(const char* text) {
   if (write(STDERR_FILENO, text, std::strlen(text)) < 0) {
   }
 }
@@ -26,9 +26,9 @@ extern "C" void stop_on_signal(int signal) {
   const int saved_errno = errno;
   if (stop_requested.exchange(true)) _exit(128 + signal);
   if (*stop_notice != '\0') {
-    say(line_start);
-    say(stop_notice);
-    say("\n");
+    write_notice(line_start);
+    write_notice(stop_notice);
+    write_notice("\n");
   }
   errno = saved_errno;
 }
@@ -54,7 +54,7 @@ void StopSignals::install(Handler* handler) {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(handler->signal, &action, &handler->before);
-  // nohup asks for it.
+  // Set by nohup.
   const bool hangup_ignored = handler->signal == SIGHUP && handler->before.sa_handler == SIG_IGN;
   if (hangup_ignored) sigaction(SIGHUP, &handler->before, nullptr);
 }

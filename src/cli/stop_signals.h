@@ -1,4 +1,4 @@
-// Stopping long work with care.
+// Stopping long work cleanly.
 #pragma once
 
 #include <array>
@@ -7,12 +7,12 @@
 
 namespace renorm::cli {
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP sets a flag and the second ends the process; a reader
-// of the output who goes away does not end the work. One at a time.
+// While an object exists, the first SIGINT, SIGTERM or SIGHUP sets a flag and the second ends the process.
+// SIGPIPE is ignored. At most one object may exist.
 class StopSignals {
  public:
-  // The first signal says `notice`, a text that lives as long as the program, on standard error; "" for
-  // nothing.
+  // The first signal writes `notice` to standard error, unless it is empty. The text must outlive the
+  // program.
   explicit StopSignals(const char* notice);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

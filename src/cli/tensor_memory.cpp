@@ -16,9 +16,9 @@
 namespace renorm::cli {
 namespace {
 
-// Up to this size glibc itself keeps what is freed.
+// Below this size glibc itself keeps freed memory.
 constexpr size_t kLarge = size_t{32} << 20;
-// A block is used for a tensor that leaves no more than this part of it empty.
+// A tensor may leave at most 1 / kEmptyShare of its size of a block unused.
 constexpr size_t kEmptyShare = 8;
 
 // Blocks from LibTorch's own allocator, those of large tensors kept in between.
@@ -60,7 +60,7 @@ class Pool {
   void start_use(void* block, size_t bytes) {
     in_use_.emplace(block, bytes);
     memory_.in_use += bytes;
-    memory_.most_in_use = std::max(memory_.most_in_use, memory_.in_use);
+    memory_.max_in_use = std::max(memory_.max_in_use, memory_.in_use);
   }
 
   void* reuse(Kept::iterator found) {
@@ -72,8 +72,8 @@ class Pool {
   }
 
   void* fresh(size_t bytes) {
-    const size_t most = std::max(memory_.most_in_use, memory_.in_use + bytes);
-    release_until(most - memory_.in_use - bytes);
+    const size_t max = std::max(memory_.max_in_use, memory_.in_use + bytes);
+    release_until(max - memory_.in_use - bytes);
     try {
       return source_.raw_allocate(bytes);
     } catch (const c10::Error&) {
@@ -83,7 +83,7 @@ class Pool {
     return source_.raw_allocate(bytes);
   }
 
-  // The largest first: they make room soonest.
+  // The largest first, to release few blocks.
   void release_until(size_t kept) {
     while (memory_.kept > kept) {
       const auto last = std::prev(kept_.end());
@@ -126,7 +126,7 @@ struct PooledAllocator final : c10::Allocator {
 void reuse_tensor_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, static_cast<int>(kLarge));
-  mallopt(M_TRIM_THRESHOLD, -1);  // never give back what is at the end
+  mallopt(M_TRIM_THRESHOLD, -1);  // never return memory at the end of the heap
 #endif
   static PooledAllocator allocator;
   c10::SetCPUAllocator(&allocator, /*priority=*/1);

@@ -1,21 +1,21 @@
-// Memory for the tensors of a program that trains.
+// Memory of the tensors of a program that trains.
 #pragma once
 
 #include <cstddef>
 
 namespace renorm::cli {
 
-// From now on the memory of large tensors is kept when they are freed and handed to the next ones of about
-// their size, instead of going back to the system. A training step asks for the same sizes again and again,
-// and taking fresh pages costs a large net more than its norms do. The blocks in use and those kept never
-// exceed the most that was in use at once, so the peak stays about what it would have been.
+// From now on the memory of freed large tensors is kept for tensors of about the same size instead of
+// returned to the system. Training steps repeat the same sizes, and fresh pages cost a large net more time
+// than its norms do. Blocks in use and kept blocks together never exceed the peak in use, so peak memory
+// stays about the same.
 void reuse_tensor_memory();
 
 // Large tensors only.
 struct TensorMemory {
   size_t in_use;
   size_t kept;
-  size_t most_in_use;  // at once, so far
+  size_t max_in_use;  // so far
 };
 TensorMemory tensor_memory();
 

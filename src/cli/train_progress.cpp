@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kBetweenUpdates = std::chrono::milliseconds(100);
 constexpr double kRecentSeconds = 3.0;
-constexpr double kWorthTelling = 5.0;  // percent of the time spent waiting for data
+constexpr double kMinWaitShown = 5.0;  // percent of the time spent waiting for data
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100.0 * fraction); }
 
@@ -26,7 +26,7 @@ std::string norm_text(const train::Config& config) {
 }
 
 std::string step_shape_text(const train::Config& config) {
-  return fmt::format("{} x {} = {} images, normalised in groups of {}", config.workers, config.minibatch,
+  return fmt::format("{} x {} = {} images, normalized in groups of {}", config.workers, config.minibatch,
                      config.workers * config.minibatch, config.microbatch);
 }
 
@@ -43,7 +43,7 @@ std::string data_text(const data::Dataset& dataset) {
                      about.width);
 }
 
-std::string optimiser_text(const train::Config& config) {
+std::string optimizer_text(const train::Config& config) {
   std::string text = fmt::format("{}, learning rate {} {}", name_of(config.optimizer), shortest(config.lr),
                                  name_of(config.lr_schedule));
   if (config.lr_schedule != train::LrSchedule::kConstant)
@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, std::string>> start_block(train::Trainer& tra
       {"sampler", sampler_text(config)},
       {"step", step_shape_text(config)},
       {"length", fmt::format("{} steps, {:.3g} epochs", grouped(config.steps), epochs)},
-      {"optimiser", optimiser_text(config)},
+      {"optimizer", optimizer_text(config)},
       {"average", config.ema_decay > 0.0 ? fmt::format("decay {}", shortest(config.ema_decay)) : "none"},
       {"threads", fmt::format("{}", config.threads)},
       {"folder", printable(folder)},
@@ -120,7 +120,7 @@ void TrainProgress::started(train::Trainer& trainer) {
     const std::string label = fmt::format("{:<10}", name);
     print(fit_fields({{label, value, 0}}, 0, progress_.colour()));
   }
-  if (first_step_ > 0) print(fmt::format("going on after step {}", grouped(first_step_)));
+  if (first_step_ > 0) print(fmt::format("continuing after step {}", grouped(first_step_)));
 }
 
 void TrainProgress::note(const std::string& sentence) { progress_.print("note: " + sentence); }
@@ -146,7 +146,7 @@ std::vector<ProgressField> TrainProgress::fields(const record::StepRecord& recor
     all.push_back({"clipped r", percent(record.r_clipped_above + record.r_clipped_below), 7});
     all.push_back({"d", percent(record.d_clipped), 7});
   }
-  if (record.data_wait_percent.value_or(0.0) >= kWorthTelling) {
+  if (record.data_wait_percent.value_or(0.0) >= kMinWaitShown) {
     all.push_back({"waiting for data", fmt::format("{:.0f} %", *record.data_wait_percent), 5});
   }
   all.push_back({"", time_left(record.step), 3});
@@ -176,7 +176,7 @@ void TrainProgress::logged(const record::StepRecord& record) {
 }
 
 void TrainProgress::evaluated(const record::EvaluationRecord& record) {
-  // Every digit of the accuracy, so that `renorm eval` can be compared with it.
+  // All digits of the accuracy, for comparison with `renorm eval`.
   std::vector<ProgressField> all = {
       {"step", step_text(record.step), 0},
       {record.split + " accuracy", shortest(record.averaged.accuracy) + " %", 0},

@@ -13,15 +13,14 @@
 
 namespace renorm::cli {
 
-// On a terminal one line that is rewritten, with evaluations and checkpoints as lines that stay; otherwise
-// one plain line a record. `quiet` leaves only notes.
+// On a terminal, one rewritten line, and evaluations and checkpoints as lines that stay. Otherwise one plain
+// line per record. With `quiet`, only notes.
 class TrainProgress : public train::Observer {
  public:
   TrainProgress(std::string folder, bool quiet);
 
-  bool averages() const {
-    return averages_;
-  }  // whether the run keeps averaged weights; known once it started
+  // Whether the run keeps averaged weights. Valid once it has started.
+  bool averages() const { return averages_; }
 
   void data_progress(int64_t done, int64_t total) override;
   void started(train::Trainer& trainer) override;
@@ -34,7 +33,7 @@ class TrainProgress : public train::Observer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Sums over the last seconds: what is older counts less and less.
+  // Sums over the last seconds, exponentially weighted.
   struct Recent {
     double seconds = 0.0;
     double images = 0.0;
@@ -43,7 +42,7 @@ class TrainProgress : public train::Observer {
     void add(const train::StepResult& result);
   };
 
-  bool due();  // whether the line may be rewritten again
+  bool due();  // whether it is time to rewrite the line
   std::string step_text(int64_t step) const;
   std::string time_left(int64_t step) const;
   std::vector<ProgressField> fields(const record::StepRecord& record) const;

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "record/json.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 constexpr record::JsonFormat kFormat = {"a model card", 1, 64 << 20,  // a million classes with names
@@ -43,63 +43,63 @@ void require_one_of(const Visitor& visit, const char* key, const std::string& va
 }
 
 }  // namespace
-}  // namespace renorm::train
+}  // namespace renorm::exporting
 
 namespace renorm::record {
 
 template <>
-struct Fields<train::ModelCard::Norm> {
+struct Fields<exporting::ModelCard::Norm> {
   template <typename Record, typename Visitor>
   static void visit(Record& norm, const Visitor& visit) {
     visit("kind", norm.kind);
     visit("scale", norm.scale);
-    visit("eps", norm.eps, Limits{train::kMin, 1.0});
+    visit("eps", norm.eps, Limits{exporting::kMin, 1.0});
   }
 };
 
 template <>
-struct Fields<train::ModelCard::Input> {
+struct Fields<exporting::ModelCard::Input> {
   template <typename Record, typename Visitor>
   static void visit(Record& input, const Visitor& visit) {
-    const Limits<int64_t> side{1, train::kMaxPerSide};
+    const Limits<int64_t> side{1, exporting::kMaxPerSide};
     visit("channels", input.channels, side);
     const auto channels = static_cast<size_t>(input.channels);
     visit("height", input.height, side);
     visit("width", input.width, side);
-    visit("mean", input.mean, Limits{-train::kMax, train::kMax});
-    train::require_count(visit, "mean", input.mean.size(), channels, channels, "values");
-    visit("std", input.std, Limits{train::kMin, train::kMax});
-    train::require_count(visit, "std", input.std.size(), channels, channels, "values");
-    visit("centre", input.centre, Limits{train::kMin, 1.0});
+    visit("mean", input.mean, Limits{-exporting::kMax, exporting::kMax});
+    exporting::require_count(visit, "mean", input.mean.size(), channels, channels, "values");
+    visit("std", input.std, Limits{exporting::kMin, exporting::kMax});
+    exporting::require_count(visit, "std", input.std.size(), channels, channels, "values");
+    visit("centre", input.centre, Limits{exporting::kMin, 1.0});
   }
 };
 
 template <>
-struct Fields<train::ModelCard> {
+struct Fields<exporting::ModelCard> {
   template <typename Record, typename Visitor>
   static void visit(Record& card, const Visitor& visit) {
     visit("renorm", card.renorm);
     visit("model", card.model);
-    train::require_count(visit, "model", card.model.size(), 1, train::kMaxSpec, "characters");
+    exporting::require_count(visit, "model", card.model.size(), 1, exporting::kMaxSpec, "characters");
     visit("folded", card.folded);
     visit("norm", card.norm);
     visit("weights", card.weights);
-    train::require_one_of(visit, "weights", card.weights, {"averaged", "raw"});
+    exporting::require_one_of(visit, "weights", card.weights, {"averaged", "raw"});
     visit("step", card.step);
     visit("input", card.input);
     visit("classes", card.classes);
-    train::require_count(visit, "classes", card.classes.size(), 1, train::kMaxClasses, "names");
+    exporting::require_count(visit, "classes", card.classes.size(), 1, exporting::kMaxClasses, "names");
   }
 };
 
 }  // namespace renorm::record
 
-namespace renorm::train {
+namespace renorm::exporting {
 
 ModelFormat model_format(const std::string& file) {
   if (ends_with(file, kSafetensorsEnd)) return ModelFormat::kSafetensors;
   if (ends_with(file, kTorchScriptEnd)) return ModelFormat::kTorchScript;
-  throw UsageError(fmt::format("a model's file must end in {} (weights) or {} (TorchScript), got '{}'",
+  throw UsageError(fmt::format("the file of a model must end in {} (weights) or {} (TorchScript), got '{}'",
                                kSafetensorsEnd, kTorchScriptEnd, printable(file)));
 }
 
@@ -109,4 +109,4 @@ ModelCard parse_model_card(const std::string& text, const std::string& file) {
   return record::read_json<ModelCard>(text, printable(file), kFormat);
 }
 
-}  // namespace renorm::train
+}  // namespace renorm::exporting

@@ -1,5 +1,5 @@
-// What travels with an exported model besides its weights: how to rebuild it, what to feed it, and what its
-// outputs mean. JSON.
+// The data beside the weights of an exported model: how to rebuild it, its input, and the meaning of its
+// outputs. As JSON.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 #include "train/config.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 
 // The files that hold a model and its card.
 enum class ModelFormat { kSafetensors, kTorchScript };
-// By the end of the name. Throws UsageError that names the two.
+// By the ending of the name. Throws UsageError that names both.
 ModelFormat model_format(const std::string& file);
 
 struct ModelCard {
   struct Norm {
-    NormKind kind = NormKind::kRenorm;
+    train::NormKind kind = train::NormKind::kRenorm;
     bool scale = false;
     double eps = 1e-3;
   };
@@ -26,9 +26,9 @@ struct ModelCard {
     int64_t channels = 0;
     int64_t height = 0;
     int64_t width = 0;
-    std::vector<double> mean;  // a channel
+    std::vector<double> mean;  // one per channel
     std::vector<double> std;
-    double centre = 1.0;  // share of a picture's shorter side that is shown
+    double centre = 1.0;  // fraction of an image's shorter side that is used
   };
 
   std::string renorm;   // the version that wrote it
@@ -38,15 +38,15 @@ struct ModelCard {
   std::string weights;  // averaged, raw
   int64_t step = 0;     // of training
   Input input;
-  std::vector<std::string> classes;  // one an output
+  std::vector<std::string> classes;  // one per output
 };
 
-// All numbers must be finite; names of classes may be any bytes, and those that are not UTF-8 are replaced.
+// All numbers must be finite. Bytes of class names that are not UTF-8 are replaced.
 std::string to_json(const ModelCard& card);
 
-// Throws DataError that starts with `file`: not JSON, an entry missing, unknown, given twice, of the wrong
-// type or out of range, nested too deep, longer than 64 MB, or a format_version that this program does not
-// know. Whether there is such a model is seen when it is built.
+// Throws DataError that starts with `file`: not JSON, an entry that is missing, unknown, repeated, of the
+// wrong type or out of range, nested too deep, longer than 64 MB, or an unsupported format_version. The name
+// of the model is checked when it is built.
 ModelCard parse_model_card(const std::string& text, const std::string& file);
 
-}  // namespace renorm::train
+}  // namespace renorm::exporting

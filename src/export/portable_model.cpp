@@ -11,7 +11,7 @@
 #include "models/blocks.h"
 #include "train/tensors.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 using models::Classifier;
@@ -19,7 +19,7 @@ using models::ConvNormImpl;
 
 class PlainNormImpl : public torch::nn::Module {
  public:
-  // Without `scale` the weight is a buffer of ones: other programs expect one, but it was not learned.
+  // Without `scale` the weight is a buffer of ones, because other programs require a weight.
   PlainNormImpl(int64_t channels, Activation activation, bool scale)
       : weight(scale ? register_parameter("weight", torch::ones({channels}))
                      : register_buffer("weight", torch::ones({channels}))),
@@ -43,13 +43,13 @@ class PlainNormImpl : public torch::nn::Module {
   Activation activation_;
 };
 
-// What is left of a norm that was folded.
+// The rest of a norm that was folded.
 class ActivationOnlyImpl : public torch::nn::Module {
  public:
   explicit ActivationOnlyImpl(Activation activation) : activation_(activation) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
-    return activation_ == Activation::kRelu ? x.relu_() : x;  // nobody else holds a convolution's output
+    return activation_ == Activation::kRelu ? x.relu_() : x;  // no other tensor shares a convolution's output
   }
 
  private:
@@ -76,7 +76,7 @@ BatchRenorm2d as_batch_renorm(const torch::nn::Module& norm) {
     const auto children = norm.children();
     const auto* native =
         children.empty() ? nullptr : dynamic_cast<const torch::nn::BatchNorm2dImpl*>(children[0].get());
-    TORCH_INTERNAL_ASSERT(native != nullptr, "a norm that cannot be made portable: ", norm.name());
+    TORCH_INTERNAL_ASSERT(native != nullptr, "unknown norm: ", norm.name());
     BatchRenorm2d result(BatchRenormOptions(native->options.num_features()));
     result->weight.copy_(native->weight);
     result->bias.copy_(native->bias);
@@ -110,10 +110,10 @@ void set_convolution(const torch::nn::Conv2d& conv, ConvNormImpl* unit) {
 }
 
 // The values of all tensors that have the same name in both.
-void copy_namesakes(const Classifier& from, const Classifier& to) {
+void copy_tensors_by_name(const Classifier& from, const Classifier& to) {
   std::unordered_map<std::string, torch::Tensor> values;
-  for (const NamedTensor& named : named_state(from)) values[named.name] = named.tensor;
-  for (NamedTensor& named : named_state(to)) {
+  for (const train::NamedTensor& named : train::named_state(from)) values[named.name] = named.tensor;
+  for (train::NamedTensor& named : train::named_state(to)) {
     const auto value = values.find(named.name);
     if (value != values.end()) named.tensor.copy_(value->second);
   }
@@ -140,7 +140,7 @@ std::shared_ptr<Classifier> with_plain_norms(const Classifier& model, const Blue
   const auto result = made_from(blueprint, [scale](int64_t channels, Activation activation) {
     return any_norm(std::make_shared<PlainNormImpl>(channels, activation, scale));
   });
-  copy_namesakes(model, *result);
+  copy_tensors_by_name(model, *result);
   const std::vector<ConvNormImpl*> to = conv_norms(*result);
   for (size_t i = 0; i < to.size(); ++i) {
     set_norm(*from.at(i)->norm.ptr(), &to[i]->norm.get<PlainNormImpl>());
@@ -151,7 +151,7 @@ std::shared_ptr<Classifier> with_plain_norms(const Classifier& model, const Blue
 std::shared_ptr<Classifier> folded(const Classifier& model, const Blueprint& blueprint) {
   const torch::NoGradGuard no_grad;
   const auto result = without_norms(blueprint);
-  copy_namesakes(model, *result);
+  copy_tensors_by_name(model, *result);
   const std::vector<ConvNormImpl*> from = conv_norms(model);
   const std::vector<ConvNormImpl*> to = conv_norms(*result);
   for (size_t i = 0; i < to.size(); ++i) {
@@ -170,4 +170,4 @@ std::shared_ptr<Classifier> blank_folded(const Blueprint& blueprint) {
   return result;
 }
 
-}  // namespace renorm::train
+}  // namespace renorm::exporting

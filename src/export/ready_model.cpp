@@ -16,12 +16,12 @@
 #include "train/build_model.h"
 #include "train/tensor_file.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 constexpr const char* kCardKey = "renorm";
 constexpr const char* kCardFile = "renorm.json";
-constexpr int64_t kTracedImages = 2;  // one might be taken for a constant
+constexpr int64_t kTracedImages = 2;  // the tracer might treat one as a constant
 
 torch::Tensor example_images(const ModelCard& card) {
   return torch::zeros({kTracedImages, card.input.channels, card.input.height, card.input.width});
@@ -29,31 +29,31 @@ torch::Tensor example_images(const ModelCard& card) {
 
 int64_t count_parameters(const models::Classifier& model) {
   int64_t count = 0;
-  for (const NamedTensor& named : named_parameters(model)) count += named.tensor.numel();
+  for (const train::NamedTensor& named : train::named_parameters(model)) count += named.tensor.numel();
   return count;
 }
 
-// Limits of r and d mean nothing in evaluation.
-NormKind evaluation_norm(NormKind kind) {
+// The limits of r and d have no effect in evaluation.
+train::NormKind evaluation_norm(train::NormKind kind) {
   switch (kind) {
-    case NormKind::kBatchnorm:
-    case NormKind::kRenorm:
-      return NormKind::kBatchnorm;
-    case NormKind::kNative:
+    case train::NormKind::kBatchnorm:
+    case train::NormKind::kRenorm:
+      return train::NormKind::kBatchnorm;
+    case train::NormKind::kNative:
       break;
   }
   return kind;
 }
 
-// The net that a card describes, with weights of no meaning.
+// The net that a card describes, with arbitrary weights.
 std::shared_ptr<models::Classifier> blank_model(const ModelCard& card) {
   if (card.folded) return blank_folded(blueprint_of(card));
-  Config config;
+  train::Config config;
   config.norm = evaluation_norm(card.norm.kind);
   config.norm_scale = card.norm.scale;
   config.norm_eps = card.norm.eps;
   const Blueprint blueprint = blueprint_of(card);
-  auto model = models::make_model(blueprint.model, blueprint.input, norm_of(config));
+  auto model = models::make_model(blueprint.model, blueprint.input, train::norm_of(config));
   model->eval();
   return model;
 }
@@ -65,7 +65,7 @@ std::shared_ptr<models::Classifier> rebuilt(const ModelCard& card, const std::st
     return model;
   } catch (const UsageError& error) {
     throw DataError(
-        fmt::format("{}: its model card asks for what cannot be built: {}", printable(file), error.what()));
+        fmt::format("{}: the model of its model card cannot be built: {}", printable(file), error.what()));
   } catch (const c10::Error&) {
     throw DataError(fmt::format("{}: the model '{}' of its model card does not fit into memory",
                                 printable(file), printable(card.model)));
@@ -74,8 +74,8 @@ std::shared_ptr<models::Classifier> rebuilt(const ModelCard& card, const std::st
 
 ModelCard card_from(const std::string& text, const std::string& file) {
   if (text.empty()) {
-    throw DataError(fmt::format(
-        "{}: there is no model card in it; 'renorm export' writes files that have one", printable(file)));
+    throw DataError(
+        fmt::format("{}: no model card; only files written by 'renorm export' have one", printable(file)));
   }
   return parse_model_card(text, fmt::format("{}: model card", file));
 }
@@ -85,13 +85,13 @@ ReadyModel decode_safetensors(const std::string& bytes, const std::string& file)
   ReadyModel ready;
   ready.card = card_from(parsed.metadata[kCardKey], file);
   const auto model = rebuilt(ready.card, file);
-  restore_tensors(bytes, file, named_state(*model));
+  train::restore_tensors(bytes, file, train::named_state(*model));
   ready.parameters = count_parameters(*model);
   ready.logits = [model](const torch::Tensor& images) { return model->forward(images); };
   return ready;
 }
 
-// A program computes in the order of its input. The model need not be one that this version knows.
+// A TorchScript program computes in the memory format of its input. This version need not have the model.
 torch::MemoryFormat faster_format(const std::string& model) {
   for (const models::ModelKind& kind : models::model_kinds()) {
     if (kind.name == split_spec(model).first) return kind.memory_format;
@@ -99,7 +99,7 @@ torch::MemoryFormat faster_format(const std::string& model) {
   return torch::MemoryFormat::Contiguous;
 }
 
-// An archive may hold any program.
+// An archive may contain any program.
 torch::Tensor run_script(torch::jit::Module& script, const torch::Tensor& images, int64_t classes,
                          const std::string& file) {
   torch::Tensor logits;
@@ -109,13 +109,13 @@ torch::Tensor run_script(torch::jit::Module& script, const torch::Tensor& images
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
-    throw DataError(fmt::format("{}: its program cannot be run on the images that its model card describes",
-                                printable(file)));
+    throw DataError(
+        fmt::format("{}: its program fails on images as described by its model card", printable(file)));
   }
   const bool fits = logits.defined() && logits.scalar_type() == torch::kFloat && logits.dim() == 2 &&
                     logits.size(0) == images.size(0) && logits.size(1) == classes;
   if (fits) return logits;
-  throw DataError(fmt::format("{}: its program does not give one number for each of the {} classes",
+  throw DataError(fmt::format("{}: the output of its program is not one number for each of the {} classes",
                               printable(file), classes));
 }
 
@@ -132,24 +132,24 @@ ReadyModel decode_torchscript(const std::string& bytes, const std::string& file)
   return ready;
 }
 
-// A run in memory with the weights that were asked for in place.
-struct HeldRun {
-  OpenedRun run;
-  std::optional<WeightAverage::Applied> applied;
+// A run with the chosen weights in place.
+struct LoadedRun {
+  train::OpenedRun run;
+  std::optional<train::WeightAverage::Applied> applied;
 };
 
 ReadyModel model_of_run(const std::string& folder, const std::string& checkpoint, bool raw) {
-  const auto held = std::make_shared<HeldRun>();
-  held->run = open_run(folder, checkpoint.empty() ? "last" : checkpoint);
-  const bool averaged = held->run.average != nullptr && !raw;
-  if (averaged) held->applied.emplace(*held->run.average);
+  const auto loaded = std::make_shared<LoadedRun>();
+  loaded->run = train::open_run(folder, checkpoint.empty() ? "last" : checkpoint);
+  const bool averaged = loaded->run.average != nullptr && !raw;
+  if (averaged) loaded->applied.emplace(*loaded->run.average);
   ReadyModel ready;
-  const auto version = held->run.state.versions.find("renorm");
-  ready.card = card_of(held->run, averaged ? "averaged" : "raw", /*folded=*/false,
-                       version == held->run.state.versions.end() ? "" : version->second);
-  ready.parameters = count_parameters(*held->run.model);
-  ready.threads = held->run.state.config.threads;
-  ready.logits = [held](const torch::Tensor& images) { return held->run.model->forward(images); };
+  const auto version = loaded->run.state.versions.find("renorm");
+  ready.card = card_of(loaded->run, averaged ? "averaged" : "raw", /*folded=*/false,
+                       version == loaded->run.state.versions.end() ? "" : version->second);
+  ready.parameters = count_parameters(*loaded->run.model);
+  ready.threads = loaded->run.state.config.threads;
+  ready.logits = [loaded](const torch::Tensor& images) { return loaded->run.model->forward(images); };
   return ready;
 }
 
@@ -161,8 +161,9 @@ Blueprint blueprint_of(const ModelCard& card) {
       {card.input.channels, card.input.height, card.input.width, static_cast<int64_t>(card.classes.size())}};
 }
 
-ModelCard card_of(const OpenedRun& run, const std::string& weights, bool folded, const std::string& version) {
-  const Config& config = run.state.config;
+ModelCard card_of(const train::OpenedRun& run, const std::string& weights, bool folded,
+                  const std::string& version) {
+  const train::Config& config = run.state.config;
   const data::Description& data = run.state.data;
   ModelCard card;
   card.renorm = version;
@@ -183,8 +184,8 @@ std::string encode_model(const models::Classifier& model, const ModelCard& card,
     const auto net = card.folded ? folded(model, blueprint) : with_plain_norms(model, blueprint);
     return to_torchscript(*net, example_images(card), {{kCardFile, text}});
   }
-  if (!card.folded) return encode_tensors(named_state(model), {{kCardKey, text}});
-  return encode_tensors(named_state(*folded(model, blueprint)), {{kCardKey, text}});
+  if (!card.folded) return train::encode_tensors(train::named_state(model), {{kCardKey, text}});
+  return train::encode_tensors(train::named_state(*folded(model, blueprint)), {{kCardKey, text}});
 }
 
 ReadyModel decode_model(const std::string& bytes, const std::string& file, ModelFormat format) {
@@ -196,16 +197,16 @@ ReadyModel open_model(const std::string& path, const std::string& checkpoint, bo
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return model_of_run(path, checkpoint, raw);
   if (!std::filesystem::exists(path, error)) {
-    throw MissingInputError(fmt::format("there is no file or folder '{}'", printable(path)));
+    throw MissingInputError(fmt::format("no such file or folder: '{}'", printable(path)));
   }
   const ModelFormat format = model_format(path);
   if (!checkpoint.empty() || raw) {
     throw UsageError(
-        fmt::format("a checkpoint and raw weights can be chosen in the folder of a run; the file "
-                    "'{}' holds what was chosen when it was exported",
+        fmt::format("--checkpoint and --raw need the folder of a run; the weights in the file '{}' "
+                    "were chosen when it was exported",
                     printable(path)));
   }
   return decode_model(read_file(path), path, format);
 }
 
-}  // namespace renorm::train
+}  // namespace renorm::exporting

@@ -1,4 +1,4 @@
-// Models for use: written to a file that needs no run, and read from it or from a run.
+// Models ready for prediction: written to a file, and read from a file or a run.
 #pragma once
 
 #include <functional>
@@ -8,16 +8,17 @@
 #include "export/portable_model.h"
 #include "train/run.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 
 Blueprint blueprint_of(const ModelCard& card);
-// Of a run whose model has the averaged weights in place if `weights` is "averaged". `version` is renorm's.
-ModelCard card_of(const OpenedRun& run, const std::string& weights, bool folded, const std::string& version);
+// For the model of a run, which has the averaged weights in place if `weights` is "averaged". `version` is
+// that of renorm.
+ModelCard card_of(const train::OpenedRun& run, const std::string& weights, bool folded,
+                  const std::string& version);
 
 // The bytes of a file with the model and its card.
-// - Safetensors: the tensors of `model` under their names, folded first if the card says so; the card as
-//   metadata "renorm".
-// - TorchScript: the net with plain norms or folded (portable_model.h), the card as extra file renorm.json.
+// - Safetensors: the tensors of `model` by name, folded if card.folded; the card as metadata "renorm".
+// - TorchScript: the net with plain norms or folded (portable_model.h); the card as extra file renorm.json.
 std::string encode_model(const models::Classifier& model, const ModelCard& card, ModelFormat format);
 
 struct ReadyModel {
@@ -27,10 +28,10 @@ struct ReadyModel {
   // Float images [n, channels, height, width] -> logits [n, classes]. Throws DataError.
   std::function<torch::Tensor(const torch::Tensor&)> logits;
 };
-// Reads what encode_model made; `file` is for messages. Throws DataError that starts with it.
+// Reads the bytes of encode_model. `file` is for messages. Throws DataError that starts with it.
 ReadyModel decode_model(const std::string& bytes, const std::string& file, ModelFormat format);
 // From an exported file or the folder of a run. `checkpoint` and `raw` (not the averaged weights) are for
-// runs; with a file they must be "" and false. Throws UsageError, MissingInputError, DataError.
+// runs; for a file they must be "" and false. Throws UsageError, MissingInputError, DataError.
 ReadyModel open_model(const std::string& path, const std::string& checkpoint, bool raw);
 
-}  // namespace renorm::train
+}  // namespace renorm::exporting

@@ -16,7 +16,7 @@
 #include "base/errors.h"
 #include "base/text.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 using torch::jit::Graph;
@@ -40,8 +40,8 @@ bool is_empty(const Script& script) {
   return script.parameters().size() == 0 && script.buffers().size() == 0;
 }
 
-// The module as TorchScript sees it: the same tensors under the same names. Of tensors, those in `wanted` if
-// that is given; modules with none are left out.
+// The module as a TorchScript module with the same tensors and names. If `wanted` is given, only the tensors
+// in it; modules without tensors are left out.
 Script mirror(const torch::nn::Module& module, const std::string& path, const Names* wanted,
               const Unit& unit) {
   const auto is_wanted = [&](const std::string& name) {
@@ -62,8 +62,8 @@ Script mirror(const torch::nn::Module& module, const std::string& path, const Na
   return script;
 }
 
-// Everything is float, and convolutions take either memory format: conversions of the net itself, which
-// trains in several, would only tie the archive to one.
+// Everything is float, and convolutions take either memory format. The conversions of the net would tie the
+// archive to one format.
 void remove_conversions(Graph& graph) {
   for (Node* node : graph.nodes()) {
     const std::string kind = node->kind().toQualString();
@@ -129,11 +129,11 @@ TorchScript read_torchscript(const std::string& bytes, const std::string& file,
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
-    // LibTorch's own words are about its sources, and many.
+    // LibTorch's own message is long and about its sources.
     throw DataError(fmt::format("{}: not a TorchScript file, or a damaged one", printable(file)));
   }
   result.extra = extra[extra_name];
   return result;
 }
 
-}  // namespace renorm::train
+}  // namespace renorm::exporting

@@ -20,8 +20,8 @@ run 0 train --out "$work/run" --data strokes:classes=10,train=20,test=3,size=12 
   --eval-every 10 --threads 1 --quiet
 run 0 train --out "$work/colour" --config "$work/run/config.toml" --norm native --ema-decay 0 --steps 2 --quiet
 
-# Pictures: colours of no symmetry, a large one, and what is no picture.
-python3 - "$work" <<'END_OF_PYTHON' || fail "no pictures"
+# Images: colours of no symmetry, a large one, and what is no image.
+python3 - "$work" <<'END_OF_PYTHON' || fail "no images"
 import struct, sys, zlib
 
 def chunk(kind, data):
@@ -49,7 +49,7 @@ for name in plain.pt plain.safetensors; do
   done
   run 0 export "$work/run" --to "$work/folded-$name" --fold
   prints folded
-  prints "ms a batch of 32"
+  prints "ms per batch of 32"
 done
 run 0 export "$work/run" --to "$work/raw.pt" --raw --checkpoint step-10
 prints "raw, of step 10"
@@ -90,7 +90,7 @@ for guess, want in zip(actual, expected):
     assert guess["class"] == want["class"] and abs(guess["probability"] - want["probability"]) < 1e-5
 END_OF_PYTHON
 
-# For people: a name, then the classes. More pictures than are computed at once.
+# For people: a name, then the classes. More images than are computed at once.
 predict 0 "$work/plain.pt" "$work/one.png" --top 2
 [ "$(wc -l <"$work/out")" -eq 3 ] || fail "predict --top 2 does not print three lines"
 prints "$work/one.png"
@@ -99,17 +99,17 @@ many=""
 for i in 1 2 3 4 5 6 7 8 9 10; do many="$many $work/one.png $work/two.png $work/one.png $work/two.png"; done
 # shellcheck disable=SC2086  # names without blanks
 predict 0 "$work/plain.safetensors" $many --top 1
-[ "$(wc -l <"$work/out")" -eq 80 ] || fail "not every one of 40 pictures is predicted"
-[ "$(sort -u "$work/out" | wc -l)" -le 4 ] || fail "the same picture is predicted differently"
+[ "$(wc -l <"$work/out")" -eq 80 ] || fail "not every one of 40 images is predicted"
+[ "$(sort -u "$work/out" | wc -l)" -le 4 ] || fail "the same image is predicted differently"
 
-# Bad pictures among good ones.
+# Bad images among good ones.
 predict 65 "$work/plain.pt" "$work/text.jpg" "$work/one.png" "$work/none.png" "$work/cut.png" --top 1
-[ "$(wc -l <"$work/out")" -eq 2 ] || fail "the good picture is not predicted"
-[ "$(wc -l <"$work/err")" -eq 3 ] || fail "not one line for each bad picture"
+[ "$(wc -l <"$work/out")" -eq 2 ] || fail "the good image is not predicted"
+[ "$(wc -l <"$work/err")" -eq 3 ] || fail "not one line for each bad image"
 for name in text.jpg none.png cut.png; do complains "$name"; done
 predict 65 "$work/plain.pt" "$work/text.jpg" "$work/one.png" --json
 complains text.jpg
-python3 - "$work/out" <<'END_OF_PYTHON' || fail "the JSON lacks the bad picture"
+python3 - "$work/out" <<'END_OF_PYTHON' || fail "the JSON lacks the bad image"
 import json, sys
 images = json.load(open(sys.argv[1]))["images"]
 assert "text.jpg" in images[0]["error"] and "predictions" not in images[0]

@@ -18,24 +18,24 @@ checks() {
   [ "$(wc -l <"$work/err")" -eq $((expected != 0)) ] || fail "renorm data $*: not one line of error"
 }
 
-make() { python3 "$here/make_pictures.py" "$@" || fail "make_pictures.py $*"; }
+make() { python3 "$here/make_images.py" "$@" || fail "make_images.py $*"; }
 
 good=$work/good
-make pictures "$good/train/ant" 4
-make pictures "$good/train/bee" 3
-make pictures "$good/val/ant" 2
-make pictures "$good/val/bee" 2
+make images "$good/train/ant" 4
+make images "$good/train/bee" 3
+make images "$good/val/ant" 2
+make images "$good/val/bee" 2
 echo notes >"$good/train/bee/notes.txt"
 
 checks 0 "folder:$good"
-for text in "data set   folder:$good" "classes    2: ant, bee" "training   7 images, 3 to 4 a class" \
-  "test       4 images, 2 a class" "others     1 passed over" "in the size that the model is made for" \
+for text in "data set   folder:$good" "classes    2: ant, bee" "training   7 images, 3 to 4 per class" \
+  "test       4 images, 2 per class" "others     1 ignored" "in the size that the model is made for" \
   "mean       0.4850, 0.4560, 0.4060" "std        0.2290, 0.2240, 0.2250"; do
   prints "$text"
 done
 checks 0 "folder:$good" --check --threads 3 --image-size 32
 prints "32 x 32 pixels"
-prints "check      all 11 images read, nothing wrong"
+prints "check      all 11 images read, no problems found"
 checks 0 "folder:$good" --image-size 32 --preview "$work/sheet.png" --preview-images 2
 prints "preview    $work/sheet.png"
 # Two rows of two images of 32 pixels, each enlarged twice, and 4 pixels between them.
@@ -74,22 +74,22 @@ complains "$work/missing/sheet.png"
 
 # One folder that is split, and what is worth knowing about it.
 checks 0 "folder:$good/train" --val-fraction 0.4 --check
-prints "all 7 images read, nothing wrong"
+prints "all 7 images read, no problems found"
 one=$work/one
-make pictures "$one/train/ant" 2
-make pictures "$one/train/bee" 2
+make images "$one/train/ant" 2
+make images "$one/train/bee" 2
 mkdir -p "$one/val/ant"
 cp "$one/train/ant/00.png" "$one/val/ant/same.png"
 checks 0 "folder:$one" --check
 prints "note       classes without test images, 1: bee"
-prints "note       test images found in training too, 1: $one/val/ant/same.png"
+prints "note       test images identical to training images, 1: $one/val/ant/same.png"
 
 # Bad images, each listed on a line of its own.
 bad=$work/bad
 cp -r "$good" "$bad"
 make broken "$bad/train/bee"
 checks 0 "folder:$bad"
-prints "training   14 images, 4 to 10 a class"
+prints "training   14 images, 4 to 10 per class"
 checks 65 "folder:$bad" --check --threads 2
 for text in "bomb.png': 65000x65000 pixels" "corrupt.png': " "empty.jpg': an empty file" \
   'line\x0abreak <b>.jpg'"': not a JPEG or PNG image" "text.jpg': not a JPEG or PNG image" "truncated.jpg': " \
@@ -140,7 +140,7 @@ mkdir "$work/empty/train/cow"
 run 65 data "folder:$work/empty"
 complains "'$work/empty/train/cow': an empty class"
 cp -r "$good" "$work/extra"
-make pictures "$work/extra/val/cow" 1
+make images "$work/extra/val/cow" 1
 run 65 data "folder:$work/extra"
 complains "'$work/extra/val/cow': a class that is not in '$work/extra/train'"
 mkdir "$work/nothing"
@@ -151,7 +151,7 @@ ln -s . "$work/loop/train/ant/round"
 ln -s ../.. "$work/loop/train/ant/up"
 ln -s loop.png "$work/loop/train/ant/loop.png"
 checks 0 "folder:$work/loop" --check
-prints "all 11 images read, nothing wrong"
+prints "all 11 images read, no problems found"
 if [ "$(id -u)" -ne 0 ]; then
   cp -r "$good" "$work/closed"
   chmod 0 "$work/closed/train/bee"

@@ -64,7 +64,7 @@ END
 before=$(state "$work/a/runs")
 # shellcheck disable=SC2086
 reproduce 0 "$work/a" $small --seeds 2 --json
-complains "4 of 4 runs are finished from before"
+complains "4 of 4 runs were finished before"
 [ "$before" = "$(state "$work/a/runs")" ] || fail "a finished run was touched"
 cmp "$work/out" "$work/a/results.json" || fail "--json prints something else than results.json"
 

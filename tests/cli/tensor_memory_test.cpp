@@ -53,7 +53,7 @@ TEST_F(TensorMemoryTest, SmallTensorsAreNoneOfItsBusiness) {
 TEST_F(TensorMemoryTest, NeverMoreThanWasInUseAtOnce) {
   RandomStream stream(7, Purpose::kBench);
   std::map<uint64_t, torch::Tensor> alive;
-  size_t most = tensor_memory().most_in_use;
+  size_t most = tensor_memory().max_in_use;
   for (int i = 0; i < 300; ++i) {
     const uint64_t place = stream.bits() % 8;
     alive.erase(place);
@@ -62,7 +62,7 @@ TEST_F(TensorMemoryTest, NeverMoreThanWasInUseAtOnce) {
     }
     const TensorMemory memory = tensor_memory();
     most = std::max(most, memory.in_use);
-    EXPECT_EQ(memory.most_in_use, most);
+    EXPECT_EQ(memory.max_in_use, most);
     EXPECT_LE(memory.in_use + memory.kept, most);
   }
 }

@@ -9,7 +9,7 @@
 
 #include "base/errors.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 using nlohmann::json;
@@ -19,7 +19,7 @@ ModelCard sample() {
   card.renorm = "0.1.0";
   card.model = "convnet:8/2,16";
   card.folded = true;
-  card.norm = {NormKind::kNative, true, 0.001};
+  card.norm = {train::NormKind::kNative, true, 0.001};
   card.weights = "averaged";
   card.step = 2000;
   card.input = {3, 64, 48, {0.485, 0.456, 0.406}, {0.1 + 0.2, 1.0 / 3.0, 0.225}, 0.875};
@@ -53,7 +53,7 @@ TEST(ModelCard, ComesBackAsItWas) {
   EXPECT_EQ(card.renorm, "0.1.0");
   EXPECT_EQ(card.model, "convnet:8/2,16");
   EXPECT_TRUE(card.folded);
-  EXPECT_EQ(card.norm.kind, NormKind::kNative);
+  EXPECT_EQ(card.norm.kind, train::NormKind::kNative);
   EXPECT_TRUE(card.norm.scale);
   EXPECT_EQ(card.norm.eps, 0.001);
   EXPECT_EQ(card.weights, "averaged");
@@ -126,4 +126,4 @@ TEST(ModelCard, ThatIsNoJsonObjectIsRefused) {
 }
 
 }  // namespace
-}  // namespace renorm::train
+}  // namespace renorm::exporting

@@ -13,7 +13,7 @@
 #include "train/weight_average.h"
 #include "trained_nets.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 constexpr double kTolerance = 1e-5;  // of the greatest logit
@@ -55,20 +55,20 @@ TEST_P(PortableModel, FoldedComputesTheSameWithoutNorms) {
   const auto net = folded(*model_, blueprint());
   expect_same([&](const torch::Tensor& images) { return net->forward(images); });
   EXPECT_FALSE(net->is_training());
-  for (const NamedTensor& named : named_state(*net)) {
+  for (const train::NamedTensor& named : train::named_state(*net)) {
     EXPECT_EQ(named.name.find("norm"), std::string::npos) << named.name;
   }
 }
 
 TEST_P(PortableModel, LeavesTheTrainedNetAlone) {
-  const std::string before = encode_tensors(named_state(*model_));
+  const std::string before = train::encode_tensors(train::named_state(*model_));
   const auto net = folded(*model_, blueprint());
   const auto plain = with_plain_norms(*model_, blueprint());
   const torch::NoGradGuard no_grad;
   for (const auto& changed : {net, plain}) {
-    for (NamedTensor& named : named_state(*changed)) named.tensor.zero_();
+    for (train::NamedTensor& named : train::named_state(*changed)) named.tensor.zero_();
   }
-  EXPECT_EQ(encode_tensors(named_state(*model_)), before);
+  EXPECT_EQ(train::encode_tensors(train::named_state(*model_)), before);
 }
 
 TEST_P(PortableModel, ComesBackFromTorchScript) {
@@ -98,4 +98,4 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"resnet-small", "native", true}));
 
 }  // namespace
-}  // namespace renorm::train
+}  // namespace renorm::exporting

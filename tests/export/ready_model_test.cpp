@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "export/torchscript.h"
 #include "models/norm.h"
 #include "record/safetensors.h"
 #include "support.h"
 #include "train/tensor_file.h"
-#include "export/torchscript.h"
 #include "trained_nets.h"
 
-namespace renorm::train {
+namespace renorm::exporting {
 namespace {
 
 using namespace testing;
@@ -130,26 +130,29 @@ TEST(TorchScriptFile, WhoseCardIsOfAnotherNetIsRefusedWhenItRuns) {
   expect_parts(message_of<DataError>([&] {
                  decoded().logits(torch::zeros({1, 2, 12, 10}));
                }),
-               {"FILE.pt", "cannot be run"});
+               {"FILE.pt", "its program fails"});
 }
 
 TEST(SafetensorsFile, PlainHasTheNamesOfTheTrainedNet) {
-  const auto tensors = read_tensors(file_of(kSmall, false, ModelFormat::kSafetensors), "FILE");
+  const auto tensors = train::read_tensors(file_of(kSmall, false, ModelFormat::kSafetensors), "FILE");
   const auto model = trained(kSmall);
-  const auto state = named_state(*model);
+  const auto state = train::named_state(*model);
   ASSERT_EQ(tensors.size(), state.size());
-  for (const NamedTensor& named : state) {
+  for (const train::NamedTensor& named : state) {
     EXPECT_TRUE(torch::equal(tensors.at(named.name), named.tensor)) << named.name;
   }
 }
 
 TEST(SafetensorsFile, WithoutCardOrWithACardOfAnotherNetIsRefused) {
   const auto model = trained(kSmall);
-  expect_refused(encode_tensors(named_state(*model)), ModelFormat::kSafetensors, {"model card"});
-  expect_refused(encode_tensors(named_state(*model), {{"renorm", "no JSON"}}), ModelFormat::kSafetensors,
-                 {"model card", "JSON"});
+  expect_refused(train::encode_tensors(train::named_state(*model)), ModelFormat::kSafetensors,
+                 {"model card"});
+  expect_refused(train::encode_tensors(train::named_state(*model), {{"renorm", "no JSON"}}),
+                 ModelFormat::kSafetensors, {"model card", "JSON"});
   ModelCard card = card_for(kSmall, false);
-  const auto with_card = [&] { return encode_tensors(named_state(*model), {{"renorm", to_json(card)}}); };
+  const auto with_card = [&] {
+    return train::encode_tensors(train::named_state(*model), {{"renorm", to_json(card)}});
+  };
   card.folded = true;
   expect_refused(with_card(), ModelFormat::kSafetensors, {"norm"});
   card = card_for(kSmall, false);
@@ -165,17 +168,17 @@ TEST(SafetensorsFile, WithoutCardOrWithACardOfAnotherNetIsRefused) {
 TEST(ReadTensors, GivesEveryDtypeInMemoryOfItsOwn) {
   torch::manual_seed(1702);
   const torch::Tensor numbers = torch::randn({3, 5}) * 100;
-  std::vector<NamedTensor> written;
+  std::vector<train::NamedTensor> written;
   for (const auto dtype : {torch::kFloat, torch::kDouble, torch::kBFloat16, torch::kHalf, torch::kLong,
                            torch::kInt, torch::kByte, torch::kBool}) {
     written.push_back({std::string(torch::toString(dtype)), numbers.abs().to(dtype)});
   }
   written.push_back({"empty", torch::zeros({0, 4})});
-  std::string bytes = encode_tensors(written, {{"note", "text"}});
-  const auto read = read_tensors(bytes, "FILE");
+  std::string bytes = train::encode_tensors(written, {{"note", "text"}});
+  const auto read = train::read_tensors(bytes, "FILE");
   std::fill(bytes.begin(), bytes.end(), '\0');
   ASSERT_EQ(read.size(), written.size());
-  for (const NamedTensor& named : written) {
+  for (const train::NamedTensor& named : written) {
     EXPECT_EQ(read.at(named.name).scalar_type(), named.tensor.scalar_type());
     EXPECT_TRUE(torch::equal(read.at(named.name), named.tensor)) << named.name;
   }
@@ -186,7 +189,8 @@ TEST(ReadTensors, RefusesOtherDtypesAndBoolsThatAreNone) {
   for (const auto& [dtype, part] : {std::pair("I16", "I16"), std::pair("BOOL", "neither 0 nor 1")}) {
     const int64_t count = 4 / record::dtype_size(dtype);
     const std::string bytes = record::encode_safetensors({{"some", dtype, {count}, values, 4}});
-    expect_parts(message_of<DataError>([&] { read_tensors(bytes, "FILE"); }), {"FILE: ", "'some'", part});
+    expect_parts(message_of<DataError>([&] { train::read_tensors(bytes, "FILE"); }),
+                 {"FILE: ", "'some'", part});
   }
 }
 
@@ -199,4 +203,4 @@ TEST(ModelFormat, IsToldByTheEndOfTheName) {
 }
 
 }  // namespace
-}  // namespace renorm::train
+}  // namespace renorm::exporting

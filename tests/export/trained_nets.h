@@ -23,8 +23,8 @@ inline std::ostream& operator<<(std::ostream& stream, const Kind& kind) {
   return stream << kind.model << ' ' << kind.norm << (kind.scale ? " with scale" : "");
 }
 
-inline train::ModelCard card_for(const Kind& kind, bool folded) {
-  train::ModelCard card;
+inline exporting::ModelCard card_for(const Kind& kind, bool folded) {
+  exporting::ModelCard card;
   card.renorm = "0";
   card.model = kind.model;
   card.folded = folded;
@@ -58,7 +58,7 @@ inline std::shared_ptr<models::Classifier> trained(const Kind& kind) {
   config.norm = parse_choice<train::NormKind>(kind.norm);
   config.norm_scale = kind.scale;
   config.steps = 100;
-  const train::Blueprint blueprint = train::blueprint_of(card_for(kind, false));
+  const exporting::Blueprint blueprint = exporting::blueprint_of(card_for(kind, false));
   auto model = models::make_model(blueprint.model, blueprint.input, train::norm_of(config));
   randomize(*model);
   model->eval();

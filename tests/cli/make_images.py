@@ -1,7 +1,7 @@
 """Images for the tests of the command.
 
-make_pictures.py pictures FOLDER COUNT   makes FOLDER with images 00.png, 01.png, ... of their own colours
-make_pictures.py broken FOLDER           one file for each way in which an image is bad
+make_images.py images FOLDER COUNT   makes FOLDER with images 00.png, 01.png, ... of their own colours
+make_images.py broken FOLDER           one file for each way in which an image is bad
 """
 import os, struct, sys, zlib
 
@@ -21,7 +21,7 @@ what, folder = sys.argv[1:3]
 folder = os.fsencode(folder)
 os.makedirs(folder, exist_ok=True)
 whole = png(40, 30, 5)
-if what == "pictures":
+if what == "images":
     colour = zlib.crc32(b"/".join(folder.split(b"/")[-2:])) % 200
     files = {b"%02d.png" % i: png(20 + i, 24, colour + i) for i in range(int(sys.argv[3]))}
 else:
@@ -30,7 +30,7 @@ else:
         b"corrupt.png": whole[:60] + bytes(8) + whole[68:],
         b"empty.jpg": b"",
         b"line\nbreak <b>.jpg": b"<script>alert(1)</script>",
-        b"text.jpg": b"no picture\n",
+        b"text.jpg": b"no image\n",
         b"truncated.jpg": b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1",
         b"truncated.png": whole[: len(whole) // 2],
     }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `renorm train` on people's own images, from outside: six small steps.
-# usage: pictures_test.sh RENORM
+# usage: images_test.sh RENORM
 set -u
 renorm=$1
 here=$(dirname "$0")
@@ -9,8 +9,8 @@ RENORM_CACHE=$work/cache
 export RENORM_CACHE
 set=$work/set
 for class in ant bee cat; do
-  python3 "$here/make_pictures.py" pictures "$set/train/$class" 9
-  python3 "$here/make_pictures.py" pictures "$set/val/$class" 3
+  python3 "$here/make_images.py" images "$set/train/$class" 9
+  python3 "$here/make_images.py" images "$set/val/$class" 3
 done
 
 # train CODE DIR ARGUMENT...
@@ -89,7 +89,7 @@ run 66 train --out "$work/none" --data "folder:$work/nowhere"
 complains "$work/nowhere"
 
 # A bad image ends the run, or is skipped and counted.
-printf 'no picture' >"$set/train/bee/03.png"
+printf 'no image' >"$set/train/bee/03.png"
 fails 65 "$work/bad"
 complains "bee/03.png"
 train 0 "$work/skip" --on-bad-image skip
@@ -103,9 +103,9 @@ run 0 train --out "$work/stopped" --resume --on-bad-image skip --loader-threads 
 [ "$(skipped "$work/stopped")" -ge 1 ] || fail "the bad image was not counted after --resume"
 
 # Evaluation elsewhere goes by the names of the classes.
-for class in ant bee cow; do python3 "$here/make_pictures.py" pictures "$work/cows/$class" 4; done
+for class in ant bee cow; do python3 "$here/make_images.py" images "$work/cows/$class" 4; done
 run 2 eval "$work/run" --data "folder:$work/cows" --val-fraction 0.5
-complains "calls class 2 'cow'"
+complains "is 'cow'"
 mv "$work/cows/cow" "$work/cows/cat"
 run 0 eval "$work/run" --data "folder:$work/cows" --val-fraction 0.5
 run 2 eval "$work/run" --data strokes --val-fraction 0.5
