@@ -29,7 +29,6 @@
 #include "data/image_decode.h"
 #include "data/inspect.h"
 #include "data/parallel.h"
-#include "data/strokes.h"
 
 namespace renorm::cli {
 namespace {
@@ -118,9 +117,7 @@ data::ByteDataset open_with_progress(const DataOptions& options, data::OpenOptio
 void print_description(const data::ByteDataset& data) {
   const data::Description about = data::describe(data);
   const int64_t classes = static_cast<int64_t>(about.classes.size());
-  const auto [name, rest] = split_spec(about.spec);
-  print_line("data set",
-             name == "strokes" ? data::to_spec(data::parse_strokes(rest)) : printable(about.spec));
+  print_line("data set", printable(data.full_name));
   print_line("classes", names_text(about.classes));
   print_line("training", counts_text(data.train.labels, classes));
   print_line("test", counts_text(data.test.labels, classes));

@@ -20,6 +20,7 @@
 #include "cli/blas.h"
 #include "cli/commands.h"
 #include "kernels/kernels.h"
+#include "models/bfloat16.h"
 
 namespace renorm::cli {
 namespace {
@@ -91,6 +92,19 @@ Finding onednn() {
   return {"onednn", "not in this LibTorch", "convolutions are slower: use a LibTorch built with oneDNN"};
 }
 
+Finding bfloat16() {
+  const models::BFloat16Cost nchw = models::measure_bfloat16(torch::MemoryFormat::Contiguous);
+  const models::BFloat16Cost last = models::measure_bfloat16(torch::MemoryFormat::ChannelsLast);
+  Finding finding{
+      "bf16", fmt::format("{:.1f} (nchw) and {:.1f} (channels-last) times as long as float, {}",
+                          nchw.time_ratio, last.time_ratio,
+                          nchw.exact_sums && last.exact_sums ? "sums in float" : "sums rounded to 8 bits")};
+  if (!nchw.is_useful() || !last.is_useful()) {
+    finding.remedy = "train in float: --dtype bf16 costs more than it saves on this CPU";
+  }
+  return finding;
+}
+
 Finding cache() try {
   const std::string folder = cache_folder();
   make_writable_folder(folder);
@@ -129,8 +143,14 @@ void print_text(const std::vector<Finding>& findings) {
 }
 
 void run(bool json) {
-  const std::vector<Finding> findings = {
-      {"renorm", RENORM_VERSION}, {"libtorch", TORCH_VERSION}, simd(), threads(), blas(), onednn(), cache()};
+  const std::vector<Finding> findings = {{"renorm", RENORM_VERSION},
+                                         {"libtorch", TORCH_VERSION},
+                                         simd(),
+                                         threads(),
+                                         blas(),
+                                         onednn(),
+                                         bfloat16(),
+                                         cache()};
   if (json) {
     print_json(findings);
   } else {
@@ -142,7 +162,7 @@ void run(bool json) {
 
 Command add_doctor(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "doctor", "Check SIMD target, threads, BLAS and cache folder, with remedies for problems");
+      "doctor", "Check SIMD target, threads, BLAS, bfloat16 and cache folder, with remedies for problems");
   const auto json = std::make_shared<bool>(false);
   app->add_flag("--json", *json, "print JSON instead of a table");
   app->footer("Problems do not change the exit code.");

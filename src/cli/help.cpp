@@ -138,8 +138,16 @@ std::string help_text(const CLI::App& app, const std::string& name) {
 }
 
 std::string exit_codes_text() {
-  return "Exit codes: 0 done; 2 usage or config; 65 bad data; 66 missing input; 70 internal error;\n"
-         "73 output cannot be made; 74 I/O; 75 interrupted, can be resumed; 76 diverged (not finite).";
+  return R"(Exit codes:
+   0  done
+   2  wrong flag, config or spec
+  65  bad data
+  66  missing input
+  70  internal error
+  73  output cannot be made
+  74  reading or writing failed
+  75  interrupted, can be resumed
+  76  diverged: a value is not finite)";
 }
 
 }  // namespace renorm::cli

@@ -33,7 +33,7 @@ struct PredictOptions {
 };
 
 constexpr const char* kExamples =
-    R"(Images are turned upright, resized, cropped to the centre and standardised like the model's test images, and
+    R"(Images are turned upright, resized, cropped to the centre and standardized like the model's test images, and
 converted to grey for models of grey images. Unreadable images are reported and the others are predicted. The
 exit code is then 65, or 66 if all unreadable images are missing files.
 
@@ -88,19 +88,18 @@ class ImageInput {
     tables_ = data::standardizing_tables(description);
   }
 
-  // Fills `out` [channels, height, width] from a JPEG or PNG file: upright, its centre, standardised. Throws
+  // Fills `out` [channels, height, width] from a JPEG or PNG file: upright, its centre, standardized. Throws
   // MissingInputError, DataError, IoError.
   void read(const std::string& file, float* out) const {
     const data::Image image = visible_part(data::read_image_file(file), file, input_);
     const int64_t area = image.width * image.height;
-    const uint8_t* pixels = image.pixels.data();
-    for (int64_t c = 0; c < input_.channels; ++c) {
-      const data::ByteTable& table = tables_[static_cast<size_t>(c)];
-      for (int64_t p = 0; p < area; ++p) {
-        const uint8_t* pixel = pixels + p * kColours;
-        *out++ = table[input_.channels == 1 ? grey(pixel) : pixel[c]];
-      }
+    if (input_.channels == kColours) {
+      data::standardize(image.pixels.data(), area, 1, kColours, tables_, out);
+      return;
     }
+    std::vector<uint8_t> greys(static_cast<size_t>(area));
+    for (size_t p = 0; p < greys.size(); ++p) greys[p] = grey(image.pixels.data() + p * kColours);
+    data::standardize(greys.data(), area, area, 1, tables_, out);
   }
 
   int64_t size() const { return input_.channels * input_.height * input_.width; }  // values per image

@@ -18,7 +18,6 @@
 #include "cli/tensor_memory.h"
 #include "cli/train_progress.h"
 #include "data/dataset.h"
-#include "data/strokes.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
 #include "train/config_file.h"
@@ -108,9 +107,7 @@ void check_known(const std::string& what, const std::string& name, const std::ve
 void check_specs(const train::Config& config) {
   check_known("model", split_spec(config.model).first, models::model_kinds());
   models::check_model(config.model);
-  const auto [data, settings] = split_spec(config.data);
-  check_known("data set", data, data::dataset_kinds());
-  if (data == "strokes") data::parse_strokes(settings);
+  data::known_sizes(config.data);
 }
 
 void print_result(const train::RunResult& result, const std::string& folder, bool averages) {
@@ -154,6 +151,9 @@ Command add_train(CLI::App& program) {
       ->group(kGroup);
   app->add_option("--config", flags->config_file, "TOML file with settings by the flags' names; flags win")
       ->type_name("FILE")
+      ->group(kGroup);
+  app->add_flag("--force-bf16", flags->request.force_bf16,
+                "allow --dtype bf16 also where it costs more than it saves ('renorm doctor' tells)")
       ->group(kGroup);
   app->add_flag("--quiet", flags->quiet, "print warnings and the result only")->group(kGroup);
   for (const train::Setting& setting : train::settings()) {

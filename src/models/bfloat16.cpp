@@ -1,5 +1,6 @@
 #include "models/bfloat16.h"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -56,6 +57,11 @@ double seconds_of(Ones& ones) {
 }
 
 }  // namespace
+
+std::string BFloat16Cost::words() const {
+  return fmt::format("take {:.{}f} times as long as in float and {}", time_ratio, time_ratio < 10.0 ? 1 : 0,
+                     exact_sums ? "keep sums in float" : "round each sum to 8 bits");
+}
 
 BFloat16Cost measure_bfloat16(torch::MemoryFormat format) {
   const torch::AutoGradMode with_gradients(true);

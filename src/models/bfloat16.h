@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include <string>
+
 namespace renorm::models {
 
 struct BFloat16Cost {
@@ -15,6 +17,9 @@ struct BFloat16Cost {
   // CPUs with bfloat16 support take 0.4 to 1.1 times as long as in float, those without 10 to 100 times, so
   // noise does not decide.
   bool is_useful() const { return exact_sums && time_ratio < 3.0; }
+
+  // "take 57 times as long as in float and round each sum to 8 bits"
+  std::string words() const;
 };
 
 // Computes a small convolution of ones, whose results are known, and takes its time.

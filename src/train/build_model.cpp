@@ -55,6 +55,8 @@ torch::Dtype dtype_of(Dtype dtype) {
   return torch::kFloat;
 }
 
+}  // namespace
+
 torch::MemoryFormat memory_format_of(const Config& config) {
   switch (config.memory_format) {
     case MemoryFormat::kNchw:
@@ -66,8 +68,6 @@ torch::MemoryFormat memory_format_of(const Config& config) {
   }
   return models::model_kind(config.model).memory_format;
 }
-
-}  // namespace
 
 models::MakeNorm norm_of(const Config& config) {
   ClipSchedule clip = ClipSchedule::batch_norm();

@@ -19,6 +19,9 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
 std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data,
                                                 const models::MakeNorm& make_norm);
 
+// The memory format in which the net of a config computes.
+torch::MemoryFormat memory_format_of(const Config& config);
+
 // The number of examples per pass through the model: whole groups, at most `chunk` examples, or as many as
 // fit into a fixed amount of memory.
 int64_t examples_per_pass(const Config& config, const data::Description& data);

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "base/timing.h"
+#include "models/bfloat16.h"
 #include "train/build_model.h"
 #include "train/config_file.h"
 #include "train/run_folder.h"
@@ -57,7 +58,10 @@ class Session {
       : request_(request), observer_(observer), paths_(request.folder), checkpoints_(paths_.checkpoints) {
     const bool old = holds_run(request.folder, request.resume);
     // The settings given to resume a run are checked together with the rest of its settings.
-    if (!old) check(request.config);
+    if (!old) {
+      check(request.config);
+      check_bfloat16(request.config);
+    }
     make_writable_folder(paths_.folder);
     lock_.emplace(paths_.lock);
     clean_run_folder(paths_);
@@ -111,10 +115,24 @@ class Session {
     return config;
   }
 
+  void check_bfloat16(const Config& config) const {
+    if (config.dtype != Dtype::kBf16) return;
+    const models::BFloat16Cost cost = models::measure_bfloat16(memory_format_of(config));
+    if (cost.is_useful()) return;
+    const std::string sentence = fmt::format("bfloat16 convolutions {} on this CPU", cost.words());
+    if (!request_.force_bf16) {
+      throw UsageError(sentence + "; leave out --dtype bf16, or add --force-bf16");
+    }
+    observer_.note(sentence);
+  }
+
   // A `fingerprint` that is not empty must be that of the data.
   void open(Config config, const std::string& fingerprint, bool continues) {
     const Config before = config;
-    if (continues) take_over_free(request_, &config);
+    if (continues) {
+      take_over_free(request_, &config);
+      check_bfloat16(config);
+    }
     data::OpenOptions options;
     options.threads = at::get_num_threads();
     options.progress = [this](int64_t done, int64_t total) { observer_.data_progress(done, total); };

@@ -21,7 +21,7 @@ class Observer {
   virtual ~Observer() = default;
   virtual void data_progress(int64_t /*done*/, int64_t /*total*/) {}
   virtual void started(Trainer& /*trainer*/) {}
-  // A refused checkpoint, or a run that is finished already.
+  // A refused checkpoint, a run that is finished already, or the cost of a forced bfloat16.
   virtual void note(const std::string& /*sentence*/) {}
   virtual void stepped(const Trainer& /*trainer*/, const StepResult& /*result*/) {}  // every step
   virtual void logged(const record::StepRecord& /*record*/) {}
@@ -35,6 +35,7 @@ struct RunRequest {
   std::vector<std::string> given;
   std::string folder;
   bool resume = false;                          // continue the run in the folder; start it if there is none
+  bool force_bf16 = false;                      // also where bfloat16 costs more than it saves
   std::map<std::string, std::string> versions;  // for the checkpoints
   const std::atomic<bool>* stop = nullptr;  // once true: checkpoint after the present step, then Interrupted
 };
@@ -48,8 +49,8 @@ struct RunResult {
 };
 
 // Sets the number of LibTorch's threads to the run's. Throws UsageError (a folder with another run, a resume
-// with other settings), OutputError before the first step, IoError, DataError, MissingInputError,
-// NonFiniteError, Interrupted.
+// with other settings, a bfloat16 that is useless on this CPU and not forced), OutputError before the first
+// step, IoError, DataError, MissingInputError, NonFiniteError, Interrupted.
 RunResult run(const RunRequest& request, Observer& observer);
 
 // A finished or unfinished run opened for reading.

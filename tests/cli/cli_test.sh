@@ -42,7 +42,7 @@ case ":$runpath:" in
 esac
 
 quietly 0 train --help
-flags --out --resume --config --quiet \
+flags --out --resume --config --force-bf16 --quiet \
   --data --sampler --split-pairs --deal --val-fraction --image-size --crop-area --flip --jitter --on-bad-image \
   --loader-threads --init --dtype --memory-format --workers --minibatch --microbatch --chunk \
   --model --norm --norm-scale --norm-eps --norm-momentum --clip --steps --epochs \

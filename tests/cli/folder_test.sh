@@ -29,7 +29,7 @@ echo notes >"$good/train/bee/notes.txt"
 
 checks 0 "folder:$good"
 for text in "data set   folder:$good" "classes    2: ant, bee" "training   7 images, 3 to 4 per class" \
-  "test       4 images, 2 per class" "others     1 ignored" "in the size that the model is made for" \
+  "test       4 images, 2 per class" "others     1 ignored" "to the size that the model is made for" \
   "mean       0.4850, 0.4560, 0.4060" "std        0.2290, 0.2240, 0.2250"; do
   prints "$text"
 done

@@ -70,7 +70,14 @@ if cmp -s "$work/run/checkpoints/last/model.safetensors" "$work/other/checkpoint
 fi
 
 # Activations of another type, another layout, weights to start from.
-train 0 "$work/bf16" --dtype bf16
+if "$renorm" doctor | grep -q '^ok *bf16 '; then
+  train 0 "$work/bf16" --dtype bf16
+else
+  fails 2 "$work/bf16" --dtype bf16
+  complains "leave out --dtype bf16, or add --force-bf16"
+  [ ! -e "$work/bf16" ] || fail "a refused run left a folder"
+  train 0 "$work/bf16" --dtype bf16 --force-bf16
+fi
 train 0 "$work/last" --memory-format channels-last
 train 0 "$work/init" --init "$work/run/checkpoints/last/model.safetensors"
 fails 66 "$work/init2" --init "$work/nothing"

@@ -95,7 +95,7 @@ kill -TERM $victim
 wait $victim
 code=$?
 [ $code -eq 75 ] || fail "exit code $code after SIGTERM instead of 75"
-complains "stopped; the same command goes on"
+complains "stopped; the same command continues"
 flock -n "$work/c/runs/iid-renorm/seed-1/lock" true || fail "a child is left after SIGTERM"
 for arm in iid-batchnorm iid-renorm; do
   [ -e "$work/c/runs/$arm/seed-1/checkpoints/last" ] || fail "$arm did not save itself after SIGTERM"

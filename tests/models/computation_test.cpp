@@ -1,4 +1,6 @@
 // How a net computes: dtype and memory format of the activations.
+#include <cmath>
+
 #include "models/bfloat16.h"
 #include "support.h"
 
@@ -135,6 +137,20 @@ TEST_F(Computing, BFloat16CostsItsRoundingsAlone) {
       }
     }
   }
+}
+
+TEST_F(Computing, CostOfBFloat16IsMeasuredAndJudged) {
+  for (const auto format : {torch::MemoryFormat::Contiguous, torch::MemoryFormat::ChannelsLast}) {
+    const BFloat16Cost cost = measure_bfloat16(format);
+    EXPECT_TRUE(std::isfinite(cost.time_ratio));
+    EXPECT_GT(cost.time_ratio, 0.0);
+  }
+  EXPECT_TRUE((BFloat16Cost{true, 0.5}).is_useful());
+  EXPECT_FALSE((BFloat16Cost{true, 57.2}).is_useful());
+  EXPECT_FALSE((BFloat16Cost{false, 0.5}).is_useful());
+  EXPECT_EQ((BFloat16Cost{false, 57.2}).words(),
+            "take 57 times as long as in float and round each sum to 8 bits");
+  EXPECT_EQ((BFloat16Cost{true, 0.52}).words(), "take 0.5 times as long as in float and keep sums in float");
 }
 
 TEST_F(Computing, BFloat16LeavesParametersAveragesAndGradientsFloat) {
