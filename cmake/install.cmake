@@ -4,7 +4,7 @@ option(RENORM_INSTALL "Create the install rules" ${PROJECT_IS_TOP_LEVEL})
 
 file(STRINGS ${PROJECT_SOURCE_DIR}/include/renorm/version.h renorm_header_version REGEX "define RENORM_VERSION \"")
 if(NOT renorm_header_version MATCHES "\"${PROJECT_VERSION}\"")
-  message(FATAL_ERROR "include/renorm/version.h says ${renorm_header_version}, the project is ${PROJECT_VERSION}")
+  message(FATAL_ERROR "include/renorm/version.h has ${renorm_header_version}, the project is ${PROJECT_VERSION}")
 endif()
 
 if(NOT RENORM_INSTALL)
@@ -14,7 +14,7 @@ endif()
 include(CMakePackageConfigHelpers)
 set(renorm_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/renorm)
 
-# The public headers are C++17; renorm::torch asks for more where LibTorch does.
+# The public headers are C++17; renorm::torch requires more where LibTorch does.
 target_compile_features(renorm PUBLIC cxx_std_17)
 # The interface target of LibTorch goes along by name only: the package finds LibTorch again where it is used.
 set_target_properties(renorm_torch PROPERTIES EXPORT_NAME torch)

@@ -11,7 +11,7 @@ target_include_directories(renorm_torch SYSTEM INTERFACE "$<BUILD_INTERFACE:${TO
 if(RENORM_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(renorm_torch INTERFACE -Wno-maybe-uninitialized)
 endif()
-# Newer LibTorch asks for C++20 in its headers.
+# Newer LibTorch requires C++20 in its headers.
 if(Torch_VERSION VERSION_GREATER_EQUAL 2.7)
   target_compile_features(renorm_torch INTERFACE cxx_std_20)
 endif()

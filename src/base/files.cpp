@@ -55,15 +55,15 @@ size_t read_up_to(int descriptor, const std::string& path, char* into, size_t si
 std::string read_rest(int descriptor, const std::string& path, int64_t stated, int64_t limit) {
   std::string bytes;
   size_t filled = 0;
-  size_t ask = static_cast<size_t>(stated) + 1;
+  size_t request = static_cast<size_t>(stated) + 1;
   try {
     while (true) {
-      bytes.resize(filled + ask);
-      const size_t count = read_up_to(descriptor, path, bytes.data() + filled, ask);
+      bytes.resize(filled + request);
+      const size_t count = read_up_to(descriptor, path, bytes.data() + filled, request);
       filled += count;
       if (filled > static_cast<size_t>(limit)) refuse_length(path, limit);
-      if (count < ask) break;
-      ask = size_t{1} << 16;
+      if (count < request) break;
+      request = size_t{1} << 16;
     }
   } catch (const std::bad_alloc&) {
     throw IoError(

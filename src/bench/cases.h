@@ -1,4 +1,4 @@
-// What is measured: shapes, layouts and passes, and the tensors of one case.
+// The cases: shapes, layouts, passes and tensors.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-// What our layer is compared with, made of LibTorch's own operators.
+// The peers of our layer, in LibTorch's own operators.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -230,7 +230,7 @@ std::string to_json(const Results& results) {
   json["quick"] = results.quick;
   json["fresh_memory"] = results.fresh_memory;
   json["clock"] = clock_of(results);
-  json["figure"] = "best of all samples; peer time / our time unless the key says otherwise";
+  json["figure"] = "best of all samples; peer time / our time unless the key names another ratio";
   json["geomean"] = means(results, Which::kAll);
   json["large"] = means(results, Which::kLarge);
   json["cases"] = cases_json(results);

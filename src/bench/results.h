@@ -10,7 +10,7 @@
 
 namespace renorm::bench {
 
-// What the figures were measured on.
+// The machine of the measurement.
 struct Machine {
   std::string cpu;
   int cpus;
@@ -34,7 +34,7 @@ struct Results {
   std::vector<CaseResult> cases;
 };
 
-// For people, at most 100 columns wide.
+// For reading, at most 100 columns wide.
 std::string to_table(const Results& results);
 
 // geomean.<layout>.<pass>.<ratio> (and `large`, the same over large tensors only), machine, and the raw

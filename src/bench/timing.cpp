@@ -30,8 +30,8 @@ double seconds_per_call(const Competitor& competitor, int calls, clockid_t clock
 }
 
 void use_threads(const Competitor& competitor, int threads) {
-  const int wanted = competitor.threads > 0 ? competitor.threads : threads;
-  if (at::get_num_threads() != wanted) at::set_num_threads(wanted);
+  const int count = competitor.threads > 0 ? competitor.threads : threads;
+  if (at::get_num_threads() != count) at::set_num_threads(count);
 }
 
 int calls_per_sample(const Competitor& competitor, clockid_t clock) {

@@ -1,4 +1,5 @@
-// The commands of the program. A new command has its own file and one line in each half of this one.
+// The commands of the program. A new command has its own file, and a declaration and an entry of kCommands
+// here.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -165,7 +165,7 @@ void flush_output() {
   throw IoError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
 }
 
-// The parser's messages name counts and types; these say what to do.
+// The parser's messages name counts and types; these give the remedy.
 std::string explained(const CLI::ParseError& error) {
   const std::string text = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {

@@ -1,4 +1,4 @@
-// renorm models.
+// renorm models: lists models with layers and parameters.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>

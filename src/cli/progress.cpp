@@ -74,7 +74,7 @@ void Progress::show_lines(const std::vector<std::string>& lines) {
   shown_ = count;
 }
 
-// From the end of what is shown.
+// From the end of the rewritten lines.
 std::string Progress::to_first_line() const {
   return shown_ > 1 ? fmt::format("\r\033[{}A", shown_ - 1) : std::string("\r");
 }

@@ -11,8 +11,8 @@ namespace renorm::cli {
 // SIGPIPE is ignored. At most one object may exist.
 class StopSignals {
  public:
-  // The first signal writes `notice` to standard error, unless it is empty. The text must outlive the
-  // program.
+  // The first signal writes `notice` to standard error, unless it is empty. `notice` must be a string
+  // literal.
   explicit StopSignals(const char* notice);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

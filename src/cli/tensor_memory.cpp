@@ -18,7 +18,7 @@ namespace {
 
 // Below this size glibc itself keeps freed memory.
 constexpr size_t kLarge = size_t{32} << 20;
-// A tensor may leave at most 1 / kEmptyShare of its size of a block unused.
+// A kept block is reused if it exceeds the tensor by at most 1 / kEmptyShare of the tensor's size.
 constexpr size_t kEmptyShare = 8;
 
 // Blocks from LibTorch's own allocator, those of large tensors kept in between.

@@ -51,7 +51,7 @@ const CLI::Option* add_setting(CLI::App* app, const train::Setting& setting) {
     return app->add_flag(name, setting.help)->group(setting.group);
   }
   CLI::Option* option = app->add_option(name, setting.help)->type_name(setting.placeholder);
-  // 0 stands for a computed value or for nothing; the help text says which.
+  // 0 stands for a computed value or for nothing; see the help text.
   const std::string preset = setting.get(train::Config{});
   if (preset != "0") option->default_str(preset);
   return option->group(setting.group);
@@ -153,7 +153,7 @@ Command add_train(CLI::App& program) {
       ->type_name("FILE")
       ->group(kGroup);
   app->add_flag("--force-bf16", flags->request.force_bf16,
-                "allow --dtype bf16 also where it costs more than it saves ('renorm doctor' tells)")
+                "allow --dtype bf16 even where it costs more than it saves ('renorm doctor' measures it)")
       ->group(kGroup);
   app->add_flag("--quiet", flags->quiet, "print warnings and the result only")->group(kGroup);
   for (const train::Setting& setting : train::settings()) {

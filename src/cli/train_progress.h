@@ -1,4 +1,4 @@
-// What `renorm train` shows on standard error while it runs.
+// The output of `renorm train` on standard error.
 #pragma once
 
 #include <chrono>

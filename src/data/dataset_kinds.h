@@ -32,7 +32,7 @@ struct OpenOptions {
   std::function<void(int64_t done, int64_t total)> progress = [](int64_t, int64_t) {};
 };
 
-// What a spec determines before anything is opened.
+// Sizes that follow from a spec alone.
 struct KnownSizes {
   std::optional<int64_t> labels;
   std::optional<int64_t> train_per_label;  // images

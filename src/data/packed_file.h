@@ -9,9 +9,9 @@ namespace renorm::data {
 // The maximum size of one file of a data set, unpacked.
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 
-// What a gzip file holds; several packed parts one after the other count as one. Throws DataError if it is
-// damaged, cut short, followed by something else, or holds more than `limit` bytes. Never unpacks more than
-// that.
+// The unpacked content of a gzip file; several packed parts one after the other count as one. Throws
+// DataError if it is damaged, cut short, followed by something else, or holds more than `limit` bytes. Never
+// unpacks more than that.
 std::string gunzip(const std::string& bytes, const std::string& file, int64_t limit);
 
 struct NamedBytes {

@@ -34,8 +34,8 @@ double student_quantile(double degrees) {
   return kNormal + first / degrees + second / (degrees * degrees) + third / (degrees * degrees * degrees);
 }
 
-// How far the difference of two means can be from what was measured: Welch's interval of 95 %, which lets the
-// two scatter differently. Without two seeds of each, what the size of the test set gives.
+// How far the difference of two means can be from what was measured: Welch's interval of 95 %, which allows
+// different spreads. Without two seeds of each, what the size of the test set gives.
 double half_width(const Measure& a, const Measure& b, int64_t test_images) {
   if (a.values.size() < 2 || b.values.size() < 2) {
     const auto images = static_cast<double>(test_images);
@@ -139,7 +139,7 @@ class Judge {
     return {arm, &arm->test_accuracy, subject.arm};
   }
 
-  // Why there is nothing to recover; "" if there is a loss, or if nothing is known about it.
+  // Why there is nothing to recover; "" if there is a loss, or if its claim was not judged.
   std::string moot(const ClaimPlan& plan) const {
     for (const Claim& claim : claims_) {
       if (plan.recovers_from.empty() || claim.text != plan.recovers_from) continue;

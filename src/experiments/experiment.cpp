@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMaxSeeds = 1000;
 constexpr int64_t kLogRecords = 50;  // per run
 
-// What all arms share. The schedules of learning rate and clip are fractions of the run.
+// The settings that all arms share. The schedules of learning rate and clip are fractions of the run.
 train::Config base_config(const ExperimentKind& kind, const ExperimentSize& size,
                           const ExperimentOptions& options) {
   train::Config config = kind.base;

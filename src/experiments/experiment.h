@@ -29,8 +29,8 @@ struct Subject {
   Measure measure = Measure::kTest;
 };
 
-// What an experiment is expected to show. A claim about arms without all their seeds is not resolved; one
-// about arms that are not part of the results is left out.
+// A claim to be tested. A claim about arms without all their seeds is not resolved; one about arms that are
+// not part of the results is left out.
 struct ClaimPlan {
   enum class Kind {
     kDifference,  // a - b lies between `above` and `below`, in percentage points
@@ -52,7 +52,7 @@ struct ClaimPlan {
   double max_d = 0.0;
 };
 
-// How long an experiment runs unless the user says otherwise.
+// Default length of an experiment.
 struct ExperimentSize {
   std::string name;  // of the results; no two experiments share one
   std::string data;

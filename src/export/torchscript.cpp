@@ -40,23 +40,22 @@ bool is_empty(const Script& script) {
   return script.parameters().size() == 0 && script.buffers().size() == 0;
 }
 
-// The module as a TorchScript module with the same tensors and names. If `wanted` is given, only the tensors
+// The module as a TorchScript module with the same tensors and names. If `kept` is given, only the tensors
 // in it; modules without tensors are left out.
-Script mirror(const torch::nn::Module& module, const std::string& path, const Names* wanted,
-              const Unit& unit) {
-  const auto is_wanted = [&](const std::string& name) {
-    return wanted == nullptr || wanted->count(joined(path, name)) > 0;
+Script mirror(const torch::nn::Module& module, const std::string& path, const Names* kept, const Unit& unit) {
+  const auto is_kept = [&](const std::string& name) {
+    return kept == nullptr || kept->count(joined(path, name)) > 0;
   };
   Script script(class_name(path), unit, /*shouldMangle=*/true);
   script.register_attribute("training", c10::BoolType::get(), false);
   for (const auto& named : module.named_parameters(/*recurse=*/false)) {
-    if (is_wanted(named.key())) script.register_parameter(named.key(), named.value(), /*is_buffer=*/false);
+    if (is_kept(named.key())) script.register_parameter(named.key(), named.value(), /*is_buffer=*/false);
   }
   for (const auto& named : module.named_buffers(/*recurse=*/false)) {
-    if (is_wanted(named.key())) script.register_buffer(named.key(), named.value());
+    if (is_kept(named.key())) script.register_buffer(named.key(), named.value());
   }
   for (const auto& child : module.named_children()) {
-    const Script inner = mirror(*child.value(), joined(path, child.key()), wanted, unit);
+    const Script inner = mirror(*child.value(), joined(path, child.key()), kept, unit);
     if (!is_empty(inner)) script.register_module(child.key(), inner);
   }
   return script;

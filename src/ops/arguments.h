@@ -1,5 +1,5 @@
-// What every implementation of the operators shares: checks of the arguments, and the groups, dtypes and
-// memory layouts that follow from them.
+// Shared by all implementations of the operators: checks of the arguments, and the groups, dtypes and memory
+// layouts that follow from them.
 #pragma once
 
 #include <ATen/ATen.h>

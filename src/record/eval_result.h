@@ -1,4 +1,4 @@
-// What `renorm eval --json` writes and experiments read.
+// The result of `renorm eval --json`, which experiments read.
 #pragma once
 
 #include <cstdint>

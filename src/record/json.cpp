@@ -193,8 +193,8 @@ std::string text_of(const ordered_json& object, const JsonFormat& format) {
 
 json parse_object(const std::string& text, const std::string& where, const JsonFormat& format) {
   if (text.size() > format.max_bytes) {
-    throw DataError(
-        fmt::format("{}: {} may have {} bytes, got {}", where, format.name, format.max_bytes, text.size()));
+    throw DataError(fmt::format("{}: {} may have at most {} bytes, got {}", where, format.name,
+                                format.max_bytes, text.size()));
   }
   json object = parse_json(text, where);
   if (!object.is_object()) throw DataError(fmt::format("{}: {} must be a JSON object", where, format.name));

@@ -201,7 +201,7 @@ class FieldReader {
   const std::string& where_;
   UnknownKeys unknown_;
   std::string path_;
-  mutable std::vector<std::string> keys_;  // asked for so far
+  mutable std::vector<std::string> keys_;  // visited so far
 };
 
 // A kind of JSON file.

@@ -88,10 +88,11 @@ struct Claim {
 };
 
 struct Results {
-  std::string name;       // "paper, quick"
-  std::string title;      // heading
-  std::string reference;  // name of the arm that others are compared with; not stored, set by who reads
-  std::string data;       // spec
+  std::string name;   // "paper, quick"
+  std::string title;  // heading
+  // Name of the arm that others are compared with; not stored, set by read_results and gather.
+  std::string reference;
+  std::string data;  // spec
   std::string model;
   int64_t steps = 0;
   std::vector<uint64_t> seeds;

@@ -35,7 +35,6 @@ size_t reference_arm(const record::Results& results);
 // Whether any arm has a figure of the paper.
 bool mentions_paper(const record::Results& results);
 
-// What every part of the page needs.
 struct Page {
   explicit Page(const record::Results& of);
 

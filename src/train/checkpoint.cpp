@@ -186,7 +186,7 @@ Files read_verified(const fs::path& folder) {
   for (const auto& [name, digest] : sums) {
     std::string bytes = read_part(folder / name, int64_t{1} << 40);
     if (sha256(bytes) != digest) {
-      refuse(folder / name, fmt::format("not what its checksum in {} says: altered or cut short", kSums));
+      refuse(folder / name, fmt::format("does not match its checksum in {}: altered or truncated", kSums));
     }
     files[name] = std::move(bytes);
   }

@@ -31,7 +31,7 @@ class CheckpointFolder {
   // `state`, in case the process that wrote it was killed before. Throws IoError.
   void settle(const RunState& state, int64_t keep);
 
-  // Steps that have a folder, ascending. Reading finds out whether they are valid.
+  // Steps that have a folder, ascending. They are verified when read.
   std::vector<int64_t> steps() const;
   std::string path_of(int64_t step) const;
 

@@ -128,12 +128,12 @@ class Line {
   Line(const std::string& text, size_t number, const std::string& file)
       : text_(text), number_(number), file_(file) {}
 
-  // Sets what the line says, and adds its name to `names`. Throws UsageError.
+  // Applies the setting of the line, and adds its name to `names`. Throws UsageError.
   void apply(std::vector<std::string>* names, Config* config) {
     check_characters();
     skip_blanks();
     if (at_end()) return;
-    if (peek() == '[') refuse("settings stand alone, without sections: NAME = VALUE");
+    if (peek() == '[') refuse("sections are not supported; write NAME = VALUE");
     const size_t name_at = at_;
     const std::string name = read_name();
     skip_blanks();
@@ -225,7 +225,7 @@ class Line {
     }
     if (at_ >= text_.size()) {
       at_ = begin;
-      refuse("a text that does not end on its line");
+      refuse("missing closing quote");
     }
     ++at_;
     return result;
@@ -300,7 +300,7 @@ std::string quoted(const std::string& text) {
 
 std::vector<std::string> read_toml(const std::string& text, const std::string& file, Config* config) {
   if (text.size() > kMaxFileBytes) {
-    throw UsageError(fmt::format("{}:1:1: a config file may have {} bytes, got {}", printable(file),
+    throw UsageError(fmt::format("{}:1:1: a config file may have at most {} bytes, got {}", printable(file),
                                  kMaxFileBytes, text.size()));
   }
   Config result = *config;

@@ -25,7 +25,7 @@ struct StateKind {
   double start;
 };
 
-// What changes with the step and the parameter.
+// Values that change with step and parameter.
 struct StepRates {
   double learning_rate;
   double weight_decay;

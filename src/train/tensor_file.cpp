@@ -51,8 +51,8 @@ void check_bools(const TensorBytes& stored, const std::string& file) {
 }
 
 void check_fits(const TensorBytes& stored, const torch::Tensor& live, const std::string& file) {
-  if (const std::string wanted = dtype_name(live.scalar_type()); stored.dtype != wanted) {
-    refuse(file, stored.name, fmt::format("is {}, expected {}", printable(stored.dtype), wanted));
+  if (const std::string expected = dtype_name(live.scalar_type()); stored.dtype != expected) {
+    refuse(file, stored.name, fmt::format("is {}, expected {}", printable(stored.dtype), expected));
   }
   if (live.sizes() != at::IntArrayRef(stored.shape)) {
     refuse(file, stored.name,
@@ -109,12 +109,12 @@ std::map<std::string, torch::Tensor> read_tensors(const std::string& bytes, cons
 
 void restore_tensors(const std::string& bytes, const std::string& file, std::vector<NamedTensor> into) {
   const record::Safetensors parsed = record::parse_safetensors(bytes, file);
-  std::unordered_map<std::string, torch::Tensor*> wanted;
-  for (NamedTensor& live : into) wanted[live.name] = &live.tensor;
+  std::unordered_map<std::string, torch::Tensor*> expected;
+  for (NamedTensor& live : into) expected[live.name] = &live.tensor;
   std::unordered_set<std::string> found;
   for (const TensorBytes& stored : parsed.tensors) {
-    const auto live = wanted.find(stored.name);
-    if (live == wanted.end()) refuse(file, stored.name, "is not expected");
+    const auto live = expected.find(stored.name);
+    if (live == expected.end()) refuse(file, stored.name, "is not expected");
     check_fits(stored, *live->second, file);
     found.insert(stored.name);
   }
@@ -123,7 +123,7 @@ void restore_tensors(const std::string& bytes, const std::string& file, std::vec
   }
   const torch::NoGradGuard no_grad;
   for (const TensorBytes& stored : parsed.tensors) {
-    torch::Tensor& live = *wanted[stored.name];
+    torch::Tensor& live = *expected[stored.name];
     live.copy_(values_of(stored, live.scalar_type()));
   }
 }

@@ -15,8 +15,8 @@ namespace {
 
 using Strings = std::vector<std::string>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
 TEST(Text, SplitsAtSeparators) {
   EXPECT_EQ(split("", ','), (Strings{""}));
@@ -34,8 +34,8 @@ TEST(Text, ReadsIntegers) {
   EXPECT_EQ(parse_integer("9", "x", 1, 9), 9);
   EXPECT_EQ(parse_integer("-5", "x", -5, 9), -5);
   EXPECT_EQ(parse_integer("007", "x", 1, 9), 7);
-  EXPECT_EQ(parse_integer("9223372036854775807", "x", kLeast, kMost), kMost);
-  EXPECT_EQ(parse_integer("-9223372036854775808", "x", kLeast, kMost), kLeast);
+  EXPECT_EQ(parse_integer("9223372036854775807", "x", kMin, kMax), kMax);
+  EXPECT_EQ(parse_integer("-9223372036854775808", "x", kMin, kMax), kMin);
 }
 
 TEST(Text, RefusesWhatIsNoInteger) {
@@ -45,11 +45,10 @@ TEST(Text, RefusesWhatIsNoInteger) {
                              [&] { parse_integer(text, "--steps", 1, 9); });
   }
   expect_error<UsageError>("x must be a whole number of at least 1, got '0'",
-                           [] { parse_integer("0", "x", 1, kMost); });
+                           [] { parse_integer("0", "x", 1, kMax); });
   expect_error<UsageError>("x must be a whole number of at most 1, got '2'",
-                           [] { parse_integer("2", "x", kLeast, 1); });
-  expect_error<UsageError>("x must be a whole number, got 'a'",
-                           [] { parse_integer("a", "x", kLeast, kMost); });
+                           [] { parse_integer("2", "x", kMin, 1); });
+  expect_error<UsageError>("x must be a whole number, got 'a'", [] { parse_integer("a", "x", kMin, kMax); });
   expect_error<UsageError>("got '1\\x00'", [] { parse_integer(std::string("1\0", 2), "x", 1, 9); });
 }
 
@@ -84,8 +83,7 @@ TEST(Text, ReadsOptionsInOrder) {
 
 TEST(Text, RefusesBadOptions) {
   for (const std::string text : {"a", "a=1,", ",a=1", "=1", "a=1,,b=2", "a=1,b"}) {
-    expect_error<UsageError>("strokes: options must be NAME=VALUE",
-                             [&] { parse_options(text, "strokes"); });
+    expect_error<UsageError>("strokes: options must be NAME=VALUE", [&] { parse_options(text, "strokes"); });
   }
   expect_error<UsageError>("strokes: 'a' is given twice", [] { parse_options("a=1,b=2,a=1", "strokes"); });
 }
@@ -218,7 +216,7 @@ TEST(Utf8, WritesWhatItReads) {
   EXPECT_EQ(text, "a");
 }
 
-TEST(Utf8, TellsTextFromBytes) {
+TEST(Utf8, DistinguishesTextFromBytes) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("Müller 漢字 😀"));
   EXPECT_TRUE(is_utf8(std::string("a\0b", 3)));

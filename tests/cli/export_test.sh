@@ -194,7 +194,7 @@ assert len(card["classes"]) == 10 and card["input"]["channels"] == 1 and card["f
 names = [name for name, _ in plain.named_parameters()]
 assert "conv1.conv.weight" in names and "classifier.bias" in names, names
 assert not plain.training and not folded.training
-# one.png has the model's size: its pixels, made grey and standardised, are the input.
+# one.png has the model's size: its pixels, made grey and standardized, are the input.
 grey = [[(299 * 255 * (x == y) + 587 * 20 * x + 114 * 10 * y + 500) // 1000 for x in range(12)] for y in range(12)]
 image = (torch.tensor(grey).float() / 255 - card["input"]["mean"][0]) / card["input"]["std"][0]
 expected = json.load(open(work + "/out"))["images"][0]["predictions"]

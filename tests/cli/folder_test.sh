@@ -1,5 +1,5 @@
 #!/bin/sh
-# folder:DIR from outside: people's own images, whole and damaged, and folders that make no sense.
+# folder:DIR from outside: images in folders, whole and damaged, and invalid folders.
 # usage: folder_test.sh RENORM
 set -u
 renorm=$1
@@ -72,7 +72,7 @@ complains "no such folder"
 run 73 data "folder:$good" --preview "$work/missing/sheet.png"
 complains "$work/missing/sheet.png"
 
-# One folder that is split, and what is worth knowing about it.
+# One folder that is split, and the notes about folders.
 checks 0 "folder:$good/train" --val-fraction 0.4 --check
 prints "all 7 images read, no problems found"
 one=$work/one

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `renorm train` on people's own images, from outside: six small steps.
+# `renorm train` on images in folders, from outside: six small steps.
 # usage: images_test.sh RENORM
 set -u
 renorm=$1
@@ -88,7 +88,7 @@ complains "$work/text"
 model=convnet:8/2 fails 65 "$work/init4" --init "$work/run/checkpoints/last/model.safetensors"
 complains "model.safetensors"
 
-# What belongs to folders of images has no effect elsewhere.
+# Flags for folders of images are refused with other data.
 run 2 train --out "$work/none" --data strokes --image-size 32
 complains "--image-size has no effect with --data strokes"
 run 2 train --out "$work/none" --data "folder:$set" --val-fraction 0.5
@@ -104,7 +104,7 @@ train 0 "$work/skip" --on-bad-image skip
 train 0 "$work/skip_loaders" --on-bad-image skip --loader-threads 3
 same "$work/skip" "$work/skip_loaders"
 
-# What a bad image stopped goes on with --on-bad-image skip.
+# A run that a bad image stopped continues with --on-bad-image skip.
 fails 65 "$work/stopped" --checkpoint-every 1 --seed 3
 run 0 train --out "$work/stopped" --resume --on-bad-image skip --loader-threads 2
 [ "$(skipped "$work/stopped")" -ge 1 ] || fail "the bad image was not counted after --resume"
@@ -128,7 +128,7 @@ for class in ant bee cat; do
   mv "$work/val.$class" "$set/val/$class"
 done
 
-# A run goes on only with the images it began with.
+# A run continues only with the images it began with.
 rm -r "$work/cut/checkpoints/step-000000006"
 mv "$set/train/ant/00.png" "$set/train/ant/zz.png"
 fails 65 "$work/cut" --resume

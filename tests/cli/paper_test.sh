@@ -1,5 +1,5 @@
 #!/bin/sh
-# The paper's picture in an experiment of a minute on two cores: what is robust at that size.
+# The paper's main results in an experiment of a minute on two cores: what is robust at that size.
 # usage: paper_test.sh RENORM
 set -u
 renorm=$1

@@ -76,7 +76,7 @@ victim=$!
 wait_for test -e "$work/b/runs/iid-batchnorm/seed-1/config.toml"
 kill -KILL $victim
 wait $victim 2>/dev/null
-# Its child saves itself and goes.
+# Its child saves a checkpoint and ends.
 wait_for flock -n "$work/b/runs/iid-batchnorm/seed-1/lock" true
 reproduce 0 "$work/b" --seeds 2 --arms iid-batchnorm
 # shellcheck disable=SC2086
@@ -85,7 +85,7 @@ figures "$work/a/results.json" >"$work/figures_a"
 figures "$work/b/results.json" >"$work/figures_b"
 cmp "$work/figures_a" "$work/figures_b" || fail "the same experiment gave other figures"
 
-# Stopped by a signal, it says how to go on, and no child is left.
+# Stopped by a signal, it prints how to continue, and no child is left.
 "$renorm" reproduce --out "$work/c" --data strokes:classes=40,train=6,test=3,size=12 --model convnet:8/2,16/2 \
   --steps 100000 --jobs 2 >"$work/out" 2>"$work/err" &
 victim=$!
@@ -130,7 +130,7 @@ run 0 reproduce --out "$work/m" --data "mnist:$work/mnist" --model convnet:8/2,1
 prints "blocks-renorm"
 grep -q '"command": ".*labels:4x8.*--split-pairs' "$work/m/results.json" || fail "ten labels were sampled as many are"
 
-# What is refused leaves everything as it was.
+# A refused command changes nothing.
 before=$(state "$work/a")
 reproduce 2 "$work/a" --arms iid-renom
 complains "did you mean 'iid-renorm'"

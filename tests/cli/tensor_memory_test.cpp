@@ -16,7 +16,7 @@ constexpr int64_t kLarge = int64_t{32} << 20;  // bytes
 
 torch::Tensor bytes(int64_t count) { return torch::empty({count}, torch::kUInt8); }
 
-// There is one pool for all tests: each that asks for a certain block uses sizes of its own.
+// There is one pool for all tests: each that expects a certain block uses sizes of its own.
 class TensorMemoryTest : public ::testing::Test {
  protected:
   TensorMemoryTest() { reuse_tensor_memory(); }
@@ -77,7 +77,7 @@ TEST_F(TensorMemoryTest, TensorsKeepTheirValues) {
   EXPECT_TRUE(third.eq(4.0F).all().item<bool>());
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which ends the process where malloc would say no
+#ifndef __SANITIZE_ADDRESS__  // which ends the process where malloc would fail
 TEST_F(TensorMemoryTest, GivesBackWhatIsKeptBeforeItRefuses) {
   EXPECT_THROW(bytes(int64_t{1} << 50), c10::Error);
   EXPECT_EQ(tensor_memory().kept, 0U);

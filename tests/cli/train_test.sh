@@ -18,7 +18,7 @@ train() {
     --norm-momentum 0.2 --log-every 1 --eval-every 10 --threads 1 "$@"
 }
 
-# same ONE OTHER: the last checkpoints of two runs have the same bytes of weights, averages and optimiser.
+# same ONE OTHER: the last checkpoints of two runs have the same bytes of weights, averages and optimizer.
 same() {
   for file in model average optimizer; do
     cmp "$1/checkpoints/last/$file.safetensors" "$2/checkpoints/last/$file.safetensors" ||

@@ -42,8 +42,8 @@ TEST(PaperExperiment, HasTheArmsOfThePaper) {
   EXPECT_EQ(halves.paper.test_accuracy, 77.4);
 }
 
-// All else is equal: an arm differs from i.i.d. batchnorm in nothing but how it samples and normalises.
-TEST(PaperExperiment, ArmsDifferInSamplingAndNormalisingOnly) {
+// An arm differs from i.i.d. batchnorm only in how it samples and normalizes.
+TEST(PaperExperiment, ArmsDifferInSamplingAndNormalizingOnly) {
   const std::set<std::string> may = {"sampler", "split-pairs", "deal", "microbatch", "norm"};
   for (const bool full : {false, true}) {
     ExperimentOptions options;

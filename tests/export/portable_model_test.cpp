@@ -16,7 +16,7 @@
 namespace renorm::exporting {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // of the greatest logit
+constexpr double kTolerance = 1e-5;  // of the largest logit
 
 using namespace testing;
 

@@ -62,7 +62,7 @@ TEST_F(Norms, NativeWithoutScaleHasNoWeightToTrain) {
   EXPECT_EQ(norm.forward(torch::randn({4, 5, 3, 3}, torch::kDouble)).scalar_type(), torch::kDouble);
 }
 
-TEST_F(ConvNorms, ConvolveNormaliseAndRectify) {
+TEST_F(ConvNorms, ConvolveNormalizeAndRectify) {
   for (const Activation activation : {Activation::kNone, Activation::kRelu}) {
     ConvNorm layer(square(3, 6, 3, 2), batchnorm(), activation);
     const torch::Tensor x = torch::randn({4, 3, 7, 9});

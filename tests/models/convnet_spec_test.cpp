@@ -58,7 +58,7 @@ TEST(ConvnetSpec, ReadsEveryForm) {
   for (const Good& good : table) EXPECT_EQ(written_out(parse_convnet(good.spec)), good.meaning) << good.spec;
 }
 
-TEST(ConvnetSpec, RecipeHasEightNormalisedLayers) {
+TEST(ConvnetSpec, RecipeHasEightNormalizedLayers) {
   EXPECT_EQ(written_out(parse_convnet(convnet_recipe())),
             "3x3:16/2 3x3:32/2 3x3:32/1 3x3:64/2 3x3:64/1 3x3:64/1 pool 1x1:128/1 1x1:128/1");
 }
@@ -146,7 +146,7 @@ TEST(ConvnetShapes, ItemThatLeavesNothingOfTheImageIsNamed) {
   EXPECT_EQ(message_of([] { convnet_shapes(parse_convnet("16/8,32/8,64/8"), {1, 20, 20}); }), "");
 }
 
-TEST(ConvnetShapes, WeightsThatNobodyMeansAreRefused) {
+TEST(ConvnetShapes, TooManyWeightsAreRefused) {
   const auto items = parse_convnet("16,15x15:65536,15x15:65536");
   EXPECT_EQ(
       message_of([&] {

@@ -44,13 +44,14 @@ TEST_F(FullSize, TakeLeastAndOblongImages) {
 }
 
 TEST_F(FullSize, SmallerImagesAreErrors) {
-  const auto say = [](const std::string& spec, int64_t height, int64_t width) {
+  const auto refusal_of = [](const std::string& spec, int64_t height, int64_t width) {
     return message_of([&] { make_model(spec, {3, height, width, 3}, batchnorm()); });
   };
-  EXPECT_EQ(say("inception-v3", 74, 75), "inception-v3 takes images with a height from 75 to 65536, got 74");
-  EXPECT_EQ(say("inception-v3:aux", 299, 298),
+  EXPECT_EQ(refusal_of("inception-v3", 74, 75),
+            "inception-v3 takes images with a height from 75 to 65536, got 74");
+  EXPECT_EQ(refusal_of("inception-v3:aux", 299, 298),
             "inception-v3:aux takes images with a width from 299 to 65536, got 298");
-  EXPECT_EQ(say("resnet50", 32, 31), "resnet50 takes images with a width from 32 to 65536, got 31");
+  EXPECT_EQ(refusal_of("resnet50", 32, 31), "resnet50 takes images with a width from 32 to 65536, got 31");
 }
 
 TEST_F(FullSize, AuxiliaryHeadComputesInTrainingOnlyAndEveryParameterLearns) {

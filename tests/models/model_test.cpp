@@ -120,25 +120,26 @@ TEST_F(Models, KindsCanBeMadeFromTheirExamples) {
 }
 
 TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
-  const auto say = [](const std::string& spec) {
+  const auto refusal_of = [](const std::string& spec) {
     return message_of([&] { make_model(spec, images(1, 20, 10), batchnorm()); });
   };
-  EXPECT_EQ(say("inceptoin-small"), "unknown model 'inceptoin-small'; did you mean 'inception-small'?");
-  EXPECT_EQ(say("vgg"),
+  EXPECT_EQ(refusal_of("inceptoin-small"),
+            "unknown model 'inceptoin-small'; did you mean 'inception-small'?");
+  EXPECT_EQ(refusal_of("vgg"),
             "unknown model 'vgg'; there are convnet, inception-small, resnet-small, inception-v3, resnet18, "
             "resnet50");
-  EXPECT_NE(say("").find("unknown model ''"), std::string::npos);
-  EXPECT_EQ(say("resnet-small:18"), "the model resnet-small has no options, got 'resnet-small:18'");
-  EXPECT_NE(say("resnet-small:"), "");
-  EXPECT_NE(say("convnet:").find("item 1 is empty"), std::string::npos);
-  EXPECT_NE(say("convnet:8,mx").find("item 2 'mx'"), std::string::npos);
-  EXPECT_NE(say("convnet:max,max,max,max,max").find("item 5 'max'"), std::string::npos);
+  EXPECT_NE(refusal_of("").find("unknown model ''"), std::string::npos);
+  EXPECT_EQ(refusal_of("resnet-small:18"), "the model resnet-small has no options, got 'resnet-small:18'");
+  EXPECT_NE(refusal_of("resnet-small:"), "");
+  EXPECT_NE(refusal_of("convnet:").find("item 1 is empty"), std::string::npos);
+  EXPECT_NE(refusal_of("convnet:8,mx").find("item 2 'mx'"), std::string::npos);
+  EXPECT_NE(refusal_of("convnet:max,max,max,max,max").find("item 5 'max'"), std::string::npos);
   EXPECT_NE(message_of([] { model_kind("conv"); }), "");
-  EXPECT_EQ(say("inception-v3:auxx"),
+  EXPECT_EQ(refusal_of("inception-v3:auxx"),
             "the model inception-v3 has one option, inception-v3:aux (with the auxiliary head), got "
             "'inception-v3:auxx'");
-  EXPECT_NE(say("inception-v3:"), "");
-  EXPECT_NE(say("resnet50:"), "");
+  EXPECT_NE(refusal_of("inception-v3:"), "");
+  EXPECT_NE(refusal_of("resnet50:"), "");
 }
 
 TEST_F(Models, CheckedWithoutBeingMade) {
@@ -151,14 +152,14 @@ TEST_F(Models, CheckedWithoutBeingMade) {
 }
 
 TEST_F(Models, ImpossibleInputsAreErrors) {
-  const auto say = [](const std::string& name, const InputShape& input) {
+  const auto refusal_of = [](const std::string& name, const InputShape& input) {
     return message_of([&] { make_model(name, input, batchnorm()); });
   };
-  EXPECT_EQ(say("inception-small", {1, 7, 20, 10}),
+  EXPECT_EQ(refusal_of("inception-small", {1, 7, 20, 10}),
             "inception-small takes images with a height from 8 to 65536, got 7");
-  EXPECT_NE(say("resnet-small", {1, 20, 4, 10}).find("a width from 8"), std::string::npos);
-  EXPECT_NE(say("convnet", {0, 20, 20, 10}).find("a number of channels from 1"), std::string::npos);
-  EXPECT_NE(say("convnet", {1, 20, 20, 0}).find("a number of classes from 1"), std::string::npos);
+  EXPECT_NE(refusal_of("resnet-small", {1, 20, 4, 10}).find("a width from 8"), std::string::npos);
+  EXPECT_NE(refusal_of("convnet", {0, 20, 20, 10}).find("a number of channels from 1"), std::string::npos);
+  EXPECT_NE(refusal_of("convnet", {1, 20, 20, 0}).find("a number of classes from 1"), std::string::npos);
 }
 
 }  // namespace

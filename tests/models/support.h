@@ -1,4 +1,4 @@
-// What the tests of the models share.
+// Shared by the tests of the models.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ inline std::shared_ptr<Classifier> make_seeded(const std::string& spec, const In
   return make_model(spec, input, make_norm);
 }
 
-// What `call` says when it throws an Error; empty if it throws nothing.
+// The message of the Error that `call` throws; empty if it throws nothing.
 template <typename Error = UsageError>
 std::string message_of(const std::function<void()>& call) {
   try {
@@ -88,7 +88,7 @@ int64_t count_layers(const torch::nn::Module& module) {
   return count;
 }
 
-// The greatest |actual - expected| relative to the greatest |expected|.
+// The maximum |actual - expected| relative to the maximum |expected|.
 inline double relative_error(const torch::Tensor& actual, const torch::Tensor& expected) {
   return ((actual - expected).abs().max() / expected.abs().max()).item<double>();
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Tensors = std::map<std::string, torch::Tensor>;
 
-constexpr double kTolerance = 1e-4;  // relative to the greatest logit
+constexpr double kTolerance = 1e-4;  // relative to the largest logit
 
 Tensors read_tensors(const std::string& path) {
   const std::string bytes = read_file(path);

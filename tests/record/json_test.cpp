@@ -143,7 +143,7 @@ TEST(JsonRecord, RefusesAnotherFormat) {
             "FILE: 'format_version' must be 3, got 2; use the renorm that wrote it");
   EXPECT_EQ(problem_of(R"({"format_version": "3"})"),
             "FILE: 'format_version' must be 3, got \"3\"; use the renorm that wrote it");
-  EXPECT_EQ(problem_of(std::string(1001, ' ')), "FILE: a sample may have 1000 bytes, got 1001");
+  EXPECT_EQ(problem_of(std::string(1001, ' ')), "FILE: a sample may have at most 1000 bytes, got 1001");
 }
 
 }  // namespace

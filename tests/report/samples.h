@@ -12,7 +12,7 @@ record::Results unfinished_experiment();  // one arm finished, one under way, th
 record::Results single_run();             // one arm, one seed, nothing of the paper
 record::Results hostile_experiment();  // text that would break out of its place, values that are not finite
 
-// A grey picture as the bytes of a PNG file.
+// A grey image as the bytes of a PNG file.
 std::string small_png();
 
 }  // namespace renorm::report::testing

@@ -119,9 +119,8 @@ TEST(ConfigFile, RefusesWrongTypes) {
 TEST(ConfigFile, RefusesListsTablesAndSections) {
   EXPECT_EQ(refusal_of("data = ['a']"), "run.toml:1:8: a setting has one value, not a list or table");
   EXPECT_EQ(refusal_of("lr = {a = 1}"), "run.toml:1:6: a setting has one value, not a list or table");
-  EXPECT_EQ(refusal_of("\n [data]\nlr = 1"),
-            "run.toml:2:2: settings stand alone, without sections: NAME = VALUE");
-  EXPECT_EQ(refusal_of("[[lr]]"), "run.toml:1:1: settings stand alone, without sections: NAME = VALUE");
+  EXPECT_EQ(refusal_of("\n [data]\nlr = 1"), "run.toml:2:2: sections are not supported; write NAME = VALUE");
+  EXPECT_EQ(refusal_of("[[lr]]"), "run.toml:1:1: sections are not supported; write NAME = VALUE");
   EXPECT_EQ(refusal_of("a.b = 1"), "run.toml:1:2: settings have no dots in their names");
   EXPECT_EQ(read("data = '[{a.b}]' # [{").data, "[{a.b}]");
 }
@@ -134,7 +133,7 @@ TEST(ConfigFile, SaysWhereItIsNotToml) {
   const std::string twice = refusal_of("lr = 1\nseed = 2\nlr = 2\n");
   EXPECT_EQ(twice.rfind("run.toml:3:", 0), 0U) << twice;
   EXPECT_NE(twice.find("give each setting once"), std::string::npos) << twice;
-  EXPECT_EQ(refusal_of("seed = 2\ndata = \"abc\\\"\n"), "run.toml:2:8: a text that does not end on its line");
+  EXPECT_EQ(refusal_of("seed = 2\ndata = \"abc\\\"\n"), "run.toml:2:8: missing closing quote");
   EXPECT_EQ(refusal_of("lr = # 1\n"), "run.toml:1:6: expected a value");
   EXPECT_EQ(refusal_of("lr 1\n"), "run.toml:1:4: expected NAME = VALUE");
   EXPECT_EQ(refusal_of("lr = 1'a'"), "run.toml:1:7: expected a number, true, false or a text in quotes");
@@ -214,8 +213,8 @@ class RandomConfig {
   }
 
  private:
-  int64_t whole(int64_t least, int64_t greatest) {
-    return std::uniform_int_distribution<int64_t>(least, greatest)(random_);
+  int64_t whole(int64_t min, int64_t max) {
+    return std::uniform_int_distribution<int64_t>(min, max)(random_);
   }
   // Over many orders of magnitude, above 0 and below 1.
   double fraction() {

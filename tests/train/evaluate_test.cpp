@@ -27,7 +27,7 @@ TinySplit random_split(int64_t size) {
   return {torch::randn({size, kClasses, 2, 3}) * 2.0 + 0.5, labels};
 }
 
-// The logits are the images; what it was asked is written down.
+// The logits are the images. Every call is recorded.
 struct Echo : models::Classifier {
   models::Logits compute(const torch::Tensor& images) override {
     batches.push_back(images.size(0));
@@ -199,7 +199,7 @@ TEST_F(EvaluateTest, UsesTheAveragesOfTheNorms) {
   }
 }
 
-// Loss of minibatches normalised with their own statistics, by plain operations.
+// Loss of minibatches normalized with their own statistics, by plain operations.
 double loss_with_batch_statistics(const Normed& model, const TinySplit& split,
                                   const std::vector<std::vector<int64_t>>& minibatches) {
   double sum = 0.0;

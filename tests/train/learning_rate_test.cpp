@@ -32,8 +32,8 @@ TEST(LearningRateTest, CosineIsHalfAPeriodBetweenItsEnds) {
   const auto lr = rate(LrSchedule::kCosine, 0, 101);
   for (int64_t step = 0; step <= 100; ++step) {
     const double t = static_cast<double>(step) / 100.0;
-    const double least = 0.003 * 0.07;
-    EXPECT_NEAR(lr.at(step), least + (0.003 - least) * 0.5 * (1.0 + std::cos(kPi * t)), kTolerance);
+    const double lowest = 0.003 * 0.07;
+    EXPECT_NEAR(lr.at(step), lowest + (0.003 - lowest) * 0.5 * (1.0 + std::cos(kPi * t)), kTolerance);
   }
   EXPECT_NEAR(lr.at(50), 0.003 * (1.0 + 0.07) / 2.0, kTolerance);
 }

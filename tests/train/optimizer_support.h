@@ -1,4 +1,4 @@
-// What the tests of the optimisers share.
+// Shared by the tests of the optimizers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ constexpr double kDoubleTolerance = 1e-12;
 constexpr double kFloatTolerance = 1e-6;
 constexpr double kRate = 0.01;
 
-// Greatest difference relative to the greatest magnitude, which counts as no less than one.
+// Maximum difference relative to the maximum magnitude, which counts as at least one.
 inline double error(const torch::Tensor& actual, const torch::Tensor& expected) {
   const auto a = actual.detach().to(torch::kDouble);
   const auto e = expected.detach().to(torch::kDouble);

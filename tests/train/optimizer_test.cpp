@@ -1,4 +1,4 @@
-// What the update rules compute.
+// The results of the update rules.
 #include <memory>
 
 #include "base/errors.h"
@@ -12,7 +12,7 @@ class OptimizerTest : public ::testing::Test {
   void SetUp() override { torch::manual_seed(1702); }
 };
 
-// LibTorch's optimiser with the weight decay in a group of its own.
+// LibTorch's optimizer with the weight decay in a group of its own.
 std::unique_ptr<torch::optim::Optimizer> libtorch(const OptimizerOptions& o,
                                                   const std::vector<NamedTensor>& parameters) {
   std::vector<torch::Tensor> decaying;

@@ -17,7 +17,7 @@ using testing::message_of;
 using testing::TemporaryFolder;
 using testing::tiny_config;
 
-// Remembers everything, and asks to stop after a step.
+// Records everything, and requests a stop after a step.
 class Recorder : public Observer {
  public:
   void note(const std::string& sentence) override { notes.push_back(sentence); }

@@ -183,7 +183,7 @@ TEST(SettingsCheck, RefusesALengthGivenTwiceAndSchedulesLongerThanTheRun) {
             "--warmup must be shorter than the run of 10 steps, got 10");
   EXPECT_EQ(refusal_of_check({{"warmup", "1999"}}), "");
   EXPECT_NE(refusal_of_check({{"warmup", "2000"}}), "");
-  EXPECT_EQ(refusal_of_check({{"epochs", "1"}, {"warmup", "2000"}}), "");  // only the data can tell
+  EXPECT_EQ(refusal_of_check({{"epochs", "1"}, {"warmup", "2000"}}), "");  // depends on the data
   expect_contains(refusal_of_check({{"clip", "hold:10%,r:3@100,d:5@300"}, {"steps", "2000"}}),
                   "after the hold");
   EXPECT_EQ(refusal_of_check({{"clip", "hold:10%,r:3@100,d:5@300"}, {"steps", "1000"}}), "");

@@ -1,4 +1,4 @@
-// What the tests of the trainer share: a tiny data set and a tiny run.
+// Shared by the tests of the trainer: a tiny data set and a tiny run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ inline data::Dataset tiny_dataset() {
   return dataset;
 }
 
-// Four minibatches of eight a step, each normalised in groups of four; two normalised layers.
+// Four minibatches of eight images per step, each normalized in groups of four; two normalized layers.
 inline train::Config tiny_config() {
   train::Config config;
   config.data = "strokes:classes=4,train=16,test=5,size=8";

@@ -29,7 +29,7 @@ void take_steps(Trainer& trainer, int64_t count) {
   for (int64_t i = 0; i < count; ++i) trainer.step();
 }
 
-// The greatest difference of a tensor relative to its greatest value, over all tensors of the model.
+// The maximum difference of a tensor relative to its maximum value, over all tensors of the model.
 double difference(Trainer& a, Trainer& b) {
   const auto left = named_state(a.model());
   const auto right = named_state(b.model());

@@ -17,7 +17,7 @@ using Optional = c10::optional<T>;
 // kStrided = every k-th example (0 2 4 6 | 1 3 5 7).
 enum class Grouping : int64_t { kContiguous = 0, kStrided = 1 };
 
-// What the operator applies after the normalization.
+// The activation applied after the normalization.
 enum class Activation : int64_t { kNone = 0, kRelu = 1 };
 
 namespace ops {

@@ -9,14 +9,14 @@ function shape(name, attributes, parts = []) {
   return element;
 }
 
-// Round numbers from low to high, at most about `most`.
-function ticks(low, high, most) {
-  const rough = (high - low) / most;
+// Round numbers from low to high, at most about `count`.
+function ticks(low, high, count) {
+  const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const unit = [1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999) * power;
   const found = [];
-  for (let count = Math.ceil(low / unit - 1e-9); count <= high / unit + 1e-9; count += 1) {
-    found.push(Number((count * unit).toPrecision(12)));
+  for (let multiple = Math.ceil(low / unit - 1e-9); multiple <= high / unit + 1e-9; multiple += 1) {
+    found.push(Number((multiple * unit).toPrecision(12)));
   }
   return found;
 }

@@ -77,7 +77,7 @@ class Chart {
   interaction() {
     const usual = Dygraph.defaultInteractionModel;
     // Newer dygraphs listens passively and then prevents the default all the same, which browsers log as an
-    // error. Pinching is ours already: the style says touch-action.
+    // error. The style sheet already disables the browser's pinch zoom (touch-action).
     const touchesOf = (event) => ({ touches: event.touches, preventDefault() {} });
     return {
       ...usual,

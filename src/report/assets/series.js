@@ -93,7 +93,7 @@ function homeRange(kind, lines) {
   const top = Math.max(KINDS[kind].top, ...values, ...papers);
   if (kind !== "accuracy") return [Math.min(0, ...values), top * 1.06];
   const last = finite(lines.map((line) => (line.points.length ? line.points[line.points.length - 1].value : NaN)));
-  const least = Math.min(top, ...last, ...papers);
-  const bottom = Math.max(0, Math.floor(Math.min(top - 40, least - 0.6 * (top - least) - 15) / 10) * 10);
+  const lowest = Math.min(top, ...last, ...papers);
+  const bottom = Math.max(0, Math.floor(Math.min(top - 40, lowest - 0.6 * (top - lowest) - 15) / 10) * 10);
   return [bottom, Math.min(Math.max(100.5, top), top + (top - bottom) * 0.06)];
 }
