@@ -10,7 +10,7 @@ namespace renorm::cli {
 // parser's own layout differs between its versions.
 std::string help_text(const CLI::App& app, const std::string& name);
 
-// "Exit codes: 0 done; ..." for the footers of commands with more exit codes than 0 and 2.
+// The exit codes, one per line, for the footers of commands with more exit codes than 0 and 2.
 std::string exit_codes_text();
 
 }  // namespace renorm::cli

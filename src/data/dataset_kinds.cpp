@@ -51,7 +51,7 @@ const DatasetKind& kind_named(const std::string& name) {
     if (kind.name == name) return kind;
     names.push_back(kind.name);
   }
-  throw UsageError(fmt::format("unknown data set '{}'{}", printable(name), name_hint(name, names)));
+  throw UsageError(unknown_name("data set", name, names));
 }
 
 struct Found {

@@ -173,8 +173,7 @@ SamplerSpec parse_sampler(const std::string& text) {
   } else if (name == "blocks") {
     spec = parse_blocks(text, rest);
   } else {
-    throw UsageError(
-        fmt::format("unknown sampler '{}'{}", printable(name), name_hint(name, {"iid", "labels", "blocks"})));
+    throw UsageError(unknown_name("sampler", name, {"iid", "labels", "blocks"}));
   }
   if (spec.minibatch() > kMax) {
     throw UsageError(fmt::format("sampler '{}' makes minibatches of {} images, the maximum is {}",

@@ -85,7 +85,7 @@ const Option& option_named(const std::string& name) {
     if (option.name == name) return option;
     names.emplace_back(option.name);
   }
-  throw UsageError(fmt::format("strokes: unknown option '{}'{}", printable(name), name_hint(name, names)));
+  throw UsageError("strokes: " + unknown_name("option", name, names));
 }
 
 void check_total(const StrokesOptions& options) {

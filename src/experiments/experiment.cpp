@@ -43,7 +43,7 @@ void keep_named(const std::vector<std::string>& names, const std::vector<std::st
                 std::vector<Arm>* arms) {
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    throw UsageError(fmt::format("--arms: unknown arm '{}'{}", printable(name), name_hint(name, known)));
+    throw UsageError("--arms: " + unknown_name("arm", name, known));
   }
   const auto unnamed = [&names](const Arm& arm) {
     return std::find(names.begin(), names.end(), arm.name) == names.end();

@@ -80,8 +80,7 @@ void read_line(const std::string& line, const std::string& where, Metrics* metri
   } else if (kind == kEvaluationKind) {
     reader.read_all(metrics->evaluations.emplace_back());
   } else {
-    throw DataError(fmt::format("{}: unknown kind of record '{}'{}", where, printable(kind),
-                                name_hint(kind, {kStepKind, kEvaluationKind})));
+    throw DataError(where + ": " + unknown_name("kind of record", kind, {kStepKind, kEvaluationKind}));
   }
 }
 

@@ -26,7 +26,7 @@ struct LayerClips {
 };
 
 // {"kind": "step", ...}: the figures of one step, not means over the steps since the last record. Only
-// images_per_second and data_wait_percent cover all the time since then.
+// images_per_second and data_wait_percent cover all the time since then, and skipped_images the whole run.
 struct StepRecord {
   int64_t step = 0;  // steps done
   double epoch = 0.0;

@@ -88,7 +88,7 @@ struct Claim {
 };
 
 struct Results {
-  std::string name;   // "paper, quick"
+  std::string name;   // "quick", "full"; "runs" if it is no experiment
   std::string title;  // heading
   // Name of the arm that others are compared with; not stored, set by read_results and gather.
   std::string reference;

@@ -12,8 +12,9 @@ namespace renorm::train {
 
 struct Setting {
   enum class Type { kText, kInteger, kNumber, kSwitch };
-  std::string name;   // "weight-decay": the flag without dashes and the key in a config file
-  std::string group;  // heading in --help: "Data", "Step", "Model", "Length", "Optimization", "Run"
+  std::string name;  // "weight-decay": the flag without dashes and the key in a config file
+  // Heading in --help: "Data", "Own images (folder:DIR)", "Step", "Model", "Length", "Optimization", "Run".
+  std::string group;
   Type type;
   std::string placeholder;  // "SPEC", "NAME", "N", "X"; "" for a switch
   std::string help;         // one line, with the choices and, where the default is computed, how

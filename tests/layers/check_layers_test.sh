@@ -12,7 +12,7 @@ plant() { mkdir -p "$tree/$(dirname "$1")"; printf '#pragma once\n%s\n' "$2" >"$
 fresh_tree() {
   rm -rf "$tree"
   plant src/kernels/kernels.h '#include <hwy/highway.h>'
-  plant src/ops/checks.cpp '#include "kernels/kernels.h"'
+  plant src/ops/arguments.cpp '#include "kernels/kernels.h"'
   plant include/renorm/ops/op.h '#include <ATen/ATen.h>'
   plant include/renorm/nn/layer.h '#include <renorm/ops/op.h>'
   plant include/renorm/renorm.h '#include <renorm/nn/layer.h>'
@@ -53,7 +53,7 @@ bash "$check" "$tree" || { echo "a valid tree was rejected"; failures=1; }
 expect_breach src/kernels/bad.cpp '#include <torch/torch.h>'
 expect_breach src/kernels/bad.cpp '#  include <c10/util/Exception.h>'
 expect_breach src/kernels/simd/bad.h '#include <ATen/Parallel.h>'
-expect_breach src/kernels/bad.cpp '#include "ops/checks.h"'
+expect_breach src/kernels/bad.cpp '#include "ops/arguments.h"'
 expect_breach src/kernels/bad.cpp '#include <renorm/ops/op.h>'
 expect_breach src/ops/cpu/bad.cpp '#include <renorm/nn/layer.h>'
 expect_breach src/ops/bad.cpp '#include <hwy/highway.h>'
