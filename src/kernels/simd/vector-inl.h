@@ -72,8 +72,14 @@ HWY_INLINE void Store(Vec<float> v, BFloat16* p) {
 // p is a multiple of the vector's size.
 HWY_INLINE void Stream(Vec<float> v, float* p) { hn::Stream(v, Tag<float>(), p); }
 HWY_INLINE void Stream(Vec<double> v, double* p) { hn::Stream(v, Tag<double>(), p); }
+// Highway streams 16 bytes at least, which is more than the narrow half of a vector of 128 bits.
 HWY_INLINE void Stream(Vec<float> v, BFloat16* p) {
-  hn::Stream(NarrowBits(v), TagBits16(), reinterpret_cast<uint16_t*>(p));
+  const TagBits16 d;
+  if constexpr (hn::MaxLanes(TagBits16()) * sizeof(uint16_t) >= 16) {
+    hn::Stream(NarrowBits(v), d, reinterpret_cast<uint16_t*>(p));
+  } else {
+    hn::Store(NarrowBits(v), d, reinterpret_cast<uint16_t*>(p));
+  }
 }
 
 // p[0, n) and zeros, n < Lanes. Reads nothing beyond p + n.
