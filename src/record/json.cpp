@@ -23,11 +23,15 @@ class Guard : public nlohmann::json_sax<json> {
  public:
   Guard(const std::string& where, const JsonLimits& limits) : where_(where), limits_(limits) {}
 
-  bool start_object(size_t /*elements*/) override { return open(); }
-  bool start_array(size_t /*elements*/) override { return open(); }
+  bool start_object(size_t /*elements*/) override { return open("an object", limits_.max_entries); }
+  bool start_array(size_t /*elements*/) override { return open("an array", limits_.max_array); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
+    if (name.size() > limits_.max_name_bytes) {
+      refuse(fmt::format("a name has more than {} bytes", limits_.max_name_bytes));
+    }
+    if (++names_ > limits_.max_names) refuse(fmt::format("more than {} names", limits_.max_names));
     if (open_.back().names.insert(name).second) return true;
     refuse(fmt::format("'{}' is given twice in one object", printable(name)));
   }
@@ -44,13 +48,17 @@ class Guard : public nlohmann::json_sax<json> {
 
  private:
   struct Open {
-    std::set<std::string> names;
+    const char* kind;
+    size_t max_entries;
     size_t entries = 0;
+    std::set<std::string> names = {};
   };
 
-  bool open() {
-    if (open_.size() >= kMaxJsonDepth) refuse(fmt::format("nested deeper than {} levels", kMaxJsonDepth));
-    open_.emplace_back();
+  bool open(const char* kind, size_t max_entries) {
+    if (open_.size() >= limits_.max_depth) {
+      refuse(fmt::format("nested deeper than {} levels", limits_.max_depth));
+    }
+    open_.push_back({kind, max_entries});
     return true;
   }
   bool close() {
@@ -59,8 +67,8 @@ class Guard : public nlohmann::json_sax<json> {
   }
   bool count_value() {
     if (++values_ > limits_.max_values) refuse(fmt::format("more than {} values", limits_.max_values));
-    if (open_.empty() || ++open_.back().entries <= limits_.max_entries) return true;
-    refuse(fmt::format("an object or array has more than {} entries", limits_.max_entries));
+    if (open_.empty() || ++open_.back().entries <= open_.back().max_entries) return true;
+    refuse(fmt::format("{} has more than {} entries", open_.back().kind, open_.back().max_entries));
   }
   [[noreturn]] void refuse(const std::string& what) const {
     throw DataError(fmt::format("{}: {}", where_, what));
@@ -69,13 +77,14 @@ class Guard : public nlohmann::json_sax<json> {
   const std::string& where_;
   const JsonLimits& limits_;
   std::vector<Open> open_;  // objects and arrays, the innermost last
+  size_t names_ = 0;
   size_t values_ = 0;
 };
 
 void check_version(const json& object, const std::string& where, const JsonFormat& format) {
   const auto found = object.find(kVersionKey);
   if (found == object.end()) throw DataError(fmt::format("{}: '{}' is missing", where, kVersionKey));
-  if (*found == format.version) return;
+  if (found->is_number_integer() && *found == format.version) return;
   const bool newer = found->is_number_integer() && *found > format.version;
   throw DataError(fmt::format("{}: '{}' must be {}, got {}; use {}", where, kVersionKey, format.version,
                               printable(found->dump(-1, ' ', true, json::error_handler_t::replace)),

@@ -20,8 +20,12 @@ constexpr size_t kMaxJsonDepth = 32;
 
 // Limits on memory, for files that may be hostile.
 struct JsonLimits {
-  size_t max_entries = SIZE_MAX;  // of one object or array
-  size_t max_values = SIZE_MAX;   // in all
+  size_t max_entries = SIZE_MAX;  // of one object
+  size_t max_array = SIZE_MAX;    // numbers or other values of one array
+  size_t max_depth = kMaxJsonDepth;
+  size_t max_name_bytes = SIZE_MAX;
+  size_t max_names = SIZE_MAX;   // in all objects
+  size_t max_values = SIZE_MAX;  // in all
 };
 
 // `text` as one JSON value. Throws DataError "WHERE: ..." with what is wrong and at which byte.

@@ -41,16 +41,24 @@ TEST(StrictJson, RefusesBadText) {
 }
 
 TEST(StrictJson, StopsAtLimitsOfMemory) {
-  EXPECT_EQ(parse_json("[[1, 2], {\"a\": 1, \"b\": 2}]", "x", {2, 7}).size(), 2u);
-  expect_error<DataError>("x: an object or array has more than 2 entries", [] {
-    parse_json("[1, 2, 3]", "x", {2, 100});
-  });
-  expect_error<DataError>("more than 2 entries", [] {
-    parse_json(R"({"a": 1, "b": 2, "c": 3})", "x", {2, 100});
-  });
-  expect_error<DataError>("more than 6 values", [] {
-    parse_json("[[1, 2], {\"a\": 1, \"b\": 2}]", "x", {2, 6});
-  });
+  const std::string nested = "[[1, 2], {\"a\": 1, \"b\": 2}]";
+  JsonLimits limits;
+  limits.max_entries = limits.max_array = limits.max_names = limits.max_depth = 2;
+  limits.max_name_bytes = 1;
+  limits.max_values = 7;
+  EXPECT_EQ(parse_json(nested, "x", limits).size(), 2u);
+  const auto refused = [&limits](const std::string& part, const std::string& text) {
+    expect_error<DataError>(part, [&] { parse_json(text, "x", limits); });
+  };
+  refused("x: an array has more than 2 entries", "[1, 2, 3]");
+  refused("x: nested deeper than 2 levels", "[[[]]]");
+  refused("x: a name has more than 1 bytes", R"({"ab": 1})");
+  limits.max_names = 3;
+  refused("x: an object has more than 2 entries", R"({"a": 1, "b": 2, "c": 3})");
+  limits.max_entries = 4;
+  refused("x: more than 3 names", R"({"a": 1, "b": 2, "c": 3, "d": 4})");
+  limits.max_values = 6;
+  refused("x: more than 6 values", nested);
 }
 
 struct Inner {

@@ -145,7 +145,7 @@ TEST(SafetensorsAttacks, OnShapes) {
       {one("U8", "[-1,-1]", "[0,1]", 1), "a whole number of at least 0, got -1"},
       {one("U8", "[1.0]", "[0,1]", 1), "a whole number of at least 0, got 1.0"},
       {one("U8", "[\"1\"]", "[0,1]", 1), "a whole number of at least 0, got \"1\""},
-      {one("U8", dimensions + "]", "[0,1]", 1), "'t.shape' must have at most 64 numbers, got 65"},
+      {one("U8", dimensions + "]", "[0,1]", 1), "an array has more than 64 entries"},
       {one("F32", "[2]", "[0,4]", 4), "has 4 bytes, but shape [2] of F32 needs 8"},
       {one("F32", "[0]", "[0,4]", 4), "has 4 bytes, but shape [0] of F32 needs 0"},
       {one("F32", "[]", "[0,0]", 0), "has 0 bytes, but shape [] of F32 needs 4"},
@@ -193,14 +193,31 @@ TEST(SafetensorsAttacks, ByNumber) {
   for (int i = 0; i < 100; ++i) {
     long_shapes += (i == 0 ? "" : ",") + entry(std::to_string(i), "U8", long_shape + "]", "[0,0]");
   }
+  std::string one_metadata_too_many = R"({"__metadata__":{)";
+  for (int i = 0; i <= 100000; ++i) {
+    one_metadata_too_many += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":\"\"";
+  }
+  // Quotation marks inside of a name.
+  std::string quotes;
+  for (int i = 0; i < 20000000; ++i) quotes += "\\\"";
+  std::string many_names = "{";
+  for (int i = 0; i < 6; ++i) {
+    many_names += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":{";
+    for (int k = 0; k < 99999; ++k) many_names += (k == 0 ? "\"" : ",\"") + std::to_string(k) + "\":0";
+    many_names += "}";
+  }
   std::string name;
   name.resize(90000000, 'n');
   expect_refused({
-      {file_of(tensors + "}"), "an object or array has more than 100001 entries"},
+      {file_of(tensors + "}"), "an object has more than 100001 entries"},
       {file_of(one_too_many + "}"), "more than 100000 tensors"},
-      {file_of(long_shapes + "}"), "more than 7200000 values"},
-      {file_of(metadata + "}}"), "an object or array has more than 100001 entries"},
-      {one("U8", shape + "]", "[0,0]", 0), "must have at most 64 numbers, got 100001"},
+      {file_of(long_shapes + "}"), "an array has more than 64 entries"},
+      {file_of(metadata + "}}"), "an object has more than 100001 entries"},
+      {file_of(one_metadata_too_many + "}}"), "more than 100000 metadata"},
+      {one("U8", shape + "]", "[0,0]", 0), "an array has more than 64 entries"},
+      {file_of("{" + entry(quotes, "U8", shape + "]", "[0,0]") + "}"), "a name has more than 1000000 bytes"},
+      {file_of(many_names + "}"), "more than 500001 names"},
+      {one("U8", "[{}]", "[0,0]", 0), "nested deeper than 3 levels"},
       {file_of("{" + entry(name, "U8", "[0]", "[0,0]") + "}"), "more than 1000000 bytes without"},
   });
 }
