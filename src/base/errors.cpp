@@ -11,7 +11,7 @@ void throw_for_exit_code(int exit_code, const std::string& message) {
     case kExitMissingInput:
       throw MissingInputError(message);
     case kExitInternal:
-      throw std::runtime_error(message);
+      throw InternalError(message);
     case kExitCannotCreate:
       throw OutputError(message);
     case kExitInterrupted:

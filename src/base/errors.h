@@ -53,7 +53,12 @@ struct Interrupted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws the error that a process with this exit code ended with: std::runtime_error for kExitInternal,
+// A defect that another process of the program reported; the message has its words.
+struct InternalError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws the error that a process with this exit code ended with: InternalError for kExitInternal,
 // IoError for a code that is none of the above.
 [[noreturn]] void throw_for_exit_code(int exit_code, const std::string& message);
 

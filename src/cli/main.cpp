@@ -220,6 +220,8 @@ int run_reporting(int argc, char** argv) {
     return report(error.what(), kExitIo);
   } catch (const Interrupted& error) {
     return report(error.what(), kExitInterrupted);
+  } catch (const InternalError& error) {
+    return report(error.what(), kExitInternal);
   } catch (const std::bad_alloc&) {
     return report("out of memory; smaller batches or images need less", kExitInternal);
   } catch (const std::system_error& error) {
