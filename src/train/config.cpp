@@ -173,9 +173,13 @@ void check(const Config& config) {
 Config resolved(const Config& config, int64_t training_images) {
   Config result = config;
   const Sizes sizes = sizes_of(config, data::parse_sampler(config.sampler));
-  result.minibatch = sizes.minibatch;
-  result.microbatch = sizes.microbatch;
-  find_setting("steps").set(result, fmt::format("{}", steps_of(config, sizes.minibatch, training_images)));
+  // By the table, which has the limits: what a sampler makes may be beyond them.
+  const auto set = [&result](const char* name, int64_t value) {
+    find_setting(name).set(result, fmt::format("{}", value));
+  };
+  set("minibatch", sizes.minibatch);
+  set("microbatch", sizes.microbatch);
+  set("steps", steps_of(config, sizes.minibatch, training_images));
   result.epochs = 0.0;
   if (result.threads == 0) {
     result.threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 1024U));
