@@ -94,18 +94,8 @@ train::RunRequest request_of(const Flags& flags) {
   return request;
 }
 
-template <typename Kind>
-void check_known(const std::string& what, const std::string& name, const std::vector<Kind>& kinds) {
-  std::vector<std::string> names;
-  names.reserve(kinds.size());
-  for (const Kind& kind : kinds) names.push_back(kind.name);
-  if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw UsageError(fmt::format("unknown {} '{}'{}", what, printable(name), name_hint(name, names)));
-}
-
 // Before a folder is made and data is generated.
 void check_specs(const train::Config& config) {
-  check_known("model", split_spec(config.model).first, models::model_kinds());
   models::check_model(config.model);
   data::known_sizes(config.data);
 }

@@ -4,8 +4,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
+
+#include "base/timing.h"
 
 namespace renorm::models {
 namespace {
@@ -51,9 +52,9 @@ struct Ones {
 };
 
 double seconds_of(Ones& ones) {
-  const auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   ones.compute();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return watch.lap();
 }
 
 }  // namespace

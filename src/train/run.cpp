@@ -60,7 +60,7 @@ class Session {
     // The settings given to resume a run are checked together with the rest of its settings.
     if (!old) {
       check(request.config);
-      check_bfloat16(request.config);
+      check_bfloat16(request.config, /*continues=*/false);
     }
     make_writable_folder(paths_.folder);
     lock_.emplace(paths_.lock);
@@ -115,12 +115,13 @@ class Session {
     return config;
   }
 
-  void check_bfloat16(const Config& config) const {
+  // A run that has begun is not refused.
+  void check_bfloat16(const Config& config, bool continues) const {
     if (config.dtype != Dtype::kBf16) return;
     const models::BFloat16Cost cost = models::measure_bfloat16(memory_format_of(config));
     if (cost.is_useful()) return;
     const std::string sentence = fmt::format("bfloat16 convolutions {} on this CPU", cost.words());
-    if (!request_.force_bf16) {
+    if (!request_.force_bf16 && !continues) {
       throw UsageError(sentence + "; leave out --dtype bf16, or add --force-bf16");
     }
     observer_.note(sentence);
@@ -131,7 +132,7 @@ class Session {
     const Config before = config;
     if (continues) {
       take_over_free(request_, &config);
-      check_bfloat16(config);
+      check_bfloat16(config, /*continues=*/true);
     }
     data::OpenOptions options;
     options.threads = at::get_num_threads();

@@ -23,7 +23,7 @@ void force_highway(const char* name) {
   for (int bit = 0; bit < 63; ++bit) {
     const int64_t target = int64_t{1} << bit;
     if ((supported & target) == 0 || std::strcmp(name, hwy::TargetName(target)) != 0) continue;
-    hwy::SetSupportedTargetsForTest(target);
+    hwy::DisableTargets(~target);  // also holds after a test forced a target and put the choice back
     return;
   }
   std::fprintf(stderr, "pretend_cpu: this CPU has no target '%s'\n", name);
