@@ -6,7 +6,7 @@
 
 namespace renorm {
 
-// What a stream is for. Streams of one seed that differ in purpose or index are independent.
+// The purpose of a stream. Streams of one seed that differ in purpose or index are independent.
 enum class Purpose : uint64_t {
   kStrokeClass = 1,
   kStrokeTrain = 2,

@@ -1,4 +1,4 @@
-// What a forward computes in each mode, and what it does not change.
+// The output of a forward in each mode, and the state that it leaves unchanged.
 #include <limits>
 
 #include "support.h"

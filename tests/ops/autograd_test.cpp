@@ -1,4 +1,4 @@
-// What autograd computes, saves and rejects.
+// Gradients, saved tensors and rejected uses of autograd.
 #include "cases.h"
 
 namespace renorm::test {
