@@ -180,7 +180,7 @@ Json figure_json(const Figure& figure) {
           {"median_ms", figure.median * 1e3},
           {"quartile_distance_ms", figure.spread * 1e3},
           {"samples", figure.samples},
-          {"calls_a_sample", figure.calls}};
+          {"calls_per_sample", figure.calls}};
 }
 
 Json cases_json(const Results& results) {

@@ -29,7 +29,6 @@
 namespace renorm::bench {
 namespace {
 
-constexpr const char* kMemoryFormats[] = {"nchw", "channels-last"};
 // Nets for large images take seconds per step.
 constexpr int64_t kLargeImageSize = 128;
 constexpr int64_t kSteps = 30;
@@ -64,6 +63,20 @@ data::Dataset open(const StepOptions& options, const models::ModelKind& kind) {
   return train::open_data(config, {});
 }
 
+// LibTorch's own for tensor operations too: trainer_for replaces the layers.
+train::NormKind norm_kind(StepNorm norm) {
+  switch (norm) {
+    case StepNorm::kRenorm:
+      return train::NormKind::kRenorm;
+    case StepNorm::kBatchnorm:
+      return train::NormKind::kBatchnorm;
+    case StepNorm::kNative:
+    case StepNorm::kTensorOps:
+      break;
+  }
+  return train::NormKind::kNative;
+}
+
 train::Config config_for(const StepOptions& options, const Contestant& contestant) {
   train::Config config;
   // The name of the data does not affect a step.
@@ -71,10 +84,9 @@ train::Config config_for(const StepOptions& options, const Contestant& contestan
   config.model = options.model;
   config.workers = options.workers;
   config.minibatch = options.minibatch;
-  config.norm = contestant.norm == "tensor-ops" ? train::NormKind::kNative
-                                                : parse_choice<train::NormKind>(contestant.norm);
+  config.norm = norm_kind(contestant.norm);
   if (config.norm == train::NormKind::kRenorm) config.clip = fmt::format("{},{}", kRMax, kDMax);
-  config.memory_format = parse_choice<train::MemoryFormat>(contestant.layout);
+  config.memory_format = contestant.layout;
   config.threads = options.threads;
   config.steps = kWarmUpSteps + options.steps;
   return config;
@@ -85,7 +97,7 @@ std::unique_ptr<train::Trainer> trainer_for(const StepOptions& options, const da
   const train::Config given = config_for(options, contestant);
   train::check(given);
   const train::Config config = train::resolved(given, dataset.train->size());
-  const models::MakeNorm norm = contestant.norm == "tensor-ops"
+  const models::MakeNorm norm = contestant.norm == StepNorm::kTensorOps
                                     ? tensor_ops_norm(config.norm_eps, config.norm_momentum, kRMax, kDMax)
                                     : train::norm_of(config);
   return std::make_unique<train::Trainer>(config, dataset, norm);
@@ -182,6 +194,10 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+std::string label(const Contestant& contestant) {
+  return name_of(contestant.norm) + ", " + name_of(contestant.layout);
+}
+
 void time_steps(StepContest* contest, const Trainers& trainers, const Report& progress) {
   const bool large = is_large(models::model_kind(contest->options.model));
   const int64_t warm_up = large ? kLargeWarmUpSteps : kWarmUpSteps;
@@ -191,7 +207,7 @@ void time_steps(StepContest* contest, const Trainers& trainers, const Report& pr
       // Every other round in reverse, so that the order favours none.
       const size_t k = i % 2 == 0 ? turn : trainers.size() - 1 - turn;
       Contestant& contestant = contest->contestants[k];
-      progress(fmt::format("round {} of {}: {}, {}", i + 1, rounds, contestant.norm, contestant.layout));
+      progress(fmt::format("round {} of {}: {}", i + 1, rounds, label(contestant)));
       const double before = cpu_seconds();
       const train::StepResult result = trainers[k]->step();
       if (i < warm_up) continue;
@@ -209,24 +225,24 @@ void time_inference(StepContest* contest, const Trainers& trainers, const data::
   const torch::Tensor images = dataset.test->load(draws).images;
   const torch::NoGradGuard no_grad;
   std::vector<std::shared_ptr<models::Classifier>> models;
-  const auto add = [&](const std::string& layout, const char* what,
+  const auto add = [&](train::MemoryFormat layout, InferenceKind kind,
                        std::shared_ptr<models::Classifier> model) {
     model->eval();
     models.push_back(std::move(model));
-    contest->inference.push_back({layout, what, {}});
+    contest->inference.push_back({layout, kind, {}});
   };
   for (size_t k = 0; k < trainers.size(); ++k) {
     const Contestant& contestant = contest->contestants[k];
     const std::shared_ptr<models::Classifier> model = trainers[k]->shared_model();
-    if (contestant.norm == kNativeNorm) add(contestant.layout, kNativeNorm, model);
-    if (contestant.norm != "renorm") continue;
-    add(contestant.layout, "renorm", model);
+    if (contestant.norm == StepNorm::kNative) add(contestant.layout, InferenceKind::kNative, model);
+    if (contestant.norm != StepNorm::kRenorm) continue;
+    add(contestant.layout, InferenceKind::kRenorm, model);
     const data::Description& about = dataset.description;
     const auto folded = exporting::folded(
         *model, {contest->options.model,
                  {about.channels, about.height, about.width, static_cast<int64_t>(about.classes.size())}});
     folded->computation = model->computation;
-    add(contestant.layout, "folded", folded);
+    add(contestant.layout, InferenceKind::kFolded, folded);
   }
   const int64_t rounds = contest->options.steps;
   for (int64_t round = -1; round < rounds; ++round) {
@@ -240,9 +256,22 @@ void time_inference(StepContest* contest, const Trainers& trainers, const data::
   }
 }
 
-bool takes_part(const StepOptions& options, const std::string& norm) {
+bool takes_part(const StepOptions& options, StepNorm norm) {
   const auto& norms = options.norms;
-  return norms.empty() || norm == kNativeNorm || std::find(norms.begin(), norms.end(), norm) != norms.end();
+  return norms.empty() || norm == StepNorm::kNative ||
+         std::find(norms.begin(), norms.end(), norm) != norms.end();
+}
+
+std::vector<train::MemoryFormat> layouts_of(StepLayouts layouts) {
+  switch (layouts) {
+    case StepLayouts::kNchw:
+      return {train::MemoryFormat::kNchw};
+    case StepLayouts::kChannelsLast:
+      return {train::MemoryFormat::kChannelsLast};
+    case StepLayouts::kBoth:
+      break;
+  }
+  return {train::MemoryFormat::kNchw, train::MemoryFormat::kChannelsLast};
 }
 
 void fill_in(StepOptions* options, const models::ModelKind& kind) {
@@ -258,14 +287,13 @@ StepContest run_step_contest(const StepOptions& options, const Report& progress)
   contest.options = options;
   fill_in(&contest.options, kind);
   const data::Dataset dataset = open(contest.options, kind);
-  for (const char* layout : kMemoryFormats) {
-    if (options.memory_format != "both" && options.memory_format != layout) continue;
-    for (const char* norm : kStepNorms) {
-      if (takes_part(options, norm)) contest.contestants.push_back({layout, norm, {}, {}, {}});
+  for (const train::MemoryFormat layout : layouts_of(options.layouts)) {
+    for (const Choice<StepNorm>& norm : Choices<StepNorm>::kAll) {
+      if (takes_part(options, norm.value)) contest.contestants.push_back({layout, norm.value, {}, {}, {}});
     }
   }
   for (Contestant& contestant : contest.contestants) {
-    progress(fmt::format("memory: {}, {}", contestant.norm, contestant.layout));
+    progress("memory: " + label(contestant));
     contestant.peak_memory = peak_memory_of(contest.options, dataset, contestant);
   }
   Trainers trainers;

@@ -7,19 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
 #include "data/dataset.h"
 #include "train/trainer.h"
 
 namespace renorm::bench {
 
-// The norms that can be compared, in the order of the table.
-constexpr const char* kStepNorms[] = {"renorm", "native", "batchnorm", "tensor-ops"};
+enum class StepNorm { kRenorm, kNative, kBatchnorm, kTensorOps };
+enum class StepLayouts { kBoth, kNchw, kChannelsLast };
 
 struct StepOptions {
   std::string model = "inception-small";
-  std::string data;                    // "": strokes, or random images for nets for large images
-  std::string memory_format = "both";  // nchw, channels-last, both
-  std::vector<std::string> norms;      // of kStepNorms; empty: all. native is always included
+  std::string data;  // "": strokes, or random images for nets for large images
+  StepLayouts layouts = StepLayouts::kBoth;
+  std::vector<StepNorm> norms;  // empty: all. kNative is always included
   int64_t minibatch = 32;
   int64_t workers = 1;
   int threads = 1;
@@ -27,7 +28,6 @@ struct StepOptions {
   std::string json;
 };
 
-constexpr const char* kNativeNorm = "native";
 constexpr const char* kRandomImages = "random";  // data: random bytes in the model's own size
 
 // The peak that a trainer adds to a process, in bytes; -1: unknown.
@@ -37,17 +37,19 @@ struct PeakMemory {
 };
 
 struct Contestant {
-  std::string layout;  // nchw, channels-last
-  std::string norm;    // renorm, batchnorm, native, tensor-ops
+  train::MemoryFormat layout;
+  StepNorm norm;
   std::vector<train::StepTimes> steps;
   std::vector<double> cpu_seconds;  // of each step, all threads
   PeakMemory peak_memory;
 };
 
+enum class InferenceKind { kNative, kRenorm, kFolded };
+
 // Evaluation-mode passes of a minibatch.
 struct InferenceTimes {
-  std::string layout;
-  std::string what;             // native, renorm, folded
+  train::MemoryFormat layout;
+  InferenceKind kind;
   std::vector<double> seconds;  // one per round
 };
 
@@ -62,3 +64,34 @@ StepContest run_step_contest(const StepOptions& options,
                              const std::function<void(const std::string&)>& progress);
 
 }  // namespace renorm::bench
+
+// The names in flags, tables and files.
+namespace renorm {
+
+// In the order of the table.
+template <>
+struct Choices<bench::StepNorm> {
+  static constexpr const char* kWhat = "norm";
+  static constexpr Choice<bench::StepNorm> kAll[] = {{bench::StepNorm::kRenorm, "renorm"},
+                                                     {bench::StepNorm::kNative, "native"},
+                                                     {bench::StepNorm::kBatchnorm, "batchnorm"},
+                                                     {bench::StepNorm::kTensorOps, "tensor-ops"}};
+};
+
+template <>
+struct Choices<bench::StepLayouts> {
+  static constexpr const char* kWhat = "memory format";
+  static constexpr Choice<bench::StepLayouts> kAll[] = {{bench::StepLayouts::kNchw, "nchw"},
+                                                        {bench::StepLayouts::kChannelsLast, "channels-last"},
+                                                        {bench::StepLayouts::kBoth, "both"}};
+};
+
+template <>
+struct Choices<bench::InferenceKind> {
+  static constexpr const char* kWhat = "kind of inference";
+  static constexpr Choice<bench::InferenceKind> kAll[] = {{bench::InferenceKind::kNative, "native"},
+                                                          {bench::InferenceKind::kRenorm, "renorm"},
+                                                          {bench::InferenceKind::kFolded, "folded"}};
+};
+
+}  // namespace renorm

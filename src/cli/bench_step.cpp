@@ -87,10 +87,10 @@ Json to_json(const InferenceTimes& times, const InferenceTimes& native) {
 }
 
 // The native entry of the same layout.
-template <typename Entry>
-const Entry& native_of(const std::vector<Entry>& entries, std::string Entry::*what, const Entry& entry) {
+template <typename Entry, typename Kind>
+const Entry& native_of(const std::vector<Entry>& entries, Kind Entry::*kind, const Entry& entry) {
   for (const Entry& other : entries) {
-    if (other.layout == entry.layout && other.*what == bench::kNativeNorm) return other;
+    if (other.layout == entry.layout && other.*kind == Kind::kNative) return other;
   }
   return entry;
 }
@@ -111,12 +111,12 @@ Json to_json(const StepContest& contest) {
                {"threads", options.threads},
                {"steps", options.steps}};
   for (const Contestant& contestant : contest.contestants) {
-    json["layouts"][contestant.layout]["norms"][contestant.norm] =
+    json["layouts"][name_of(contestant.layout)]["norms"][name_of(contestant.norm)] =
         to_json(contestant, native_of(contest.contestants, &Contestant::norm, contestant));
   }
   for (const InferenceTimes& times : contest.inference) {
-    json["layouts"][times.layout]["inference"][times.what] =
-        to_json(times, native_of(contest.inference, &InferenceTimes::what, times));
+    json["layouts"][name_of(times.layout)]["inference"][name_of(times.kind)] =
+        to_json(times, native_of(contest.inference, &InferenceTimes::kind, times));
   }
   return json;
 }
@@ -152,9 +152,10 @@ void print_table(const Json& json) {
              json["steps"].get<int64_t>());
   for (const auto& [layout, results] : json["layouts"].items()) {
     print_layout(layout, results);
-    if (!results["norms"].contains("renorm")) continue;
-    fmt::print("trainer overhead with renorm (all but forward, backward and optimizer): {:.2f} % of a step\n",
-               results["norms"]["renorm"]["overhead_percent"].get<double>());
+    const std::string renorm = name_of(bench::StepNorm::kRenorm);
+    if (!results["norms"].contains(renorm)) continue;
+    fmt::print("trainer overhead with {} (all but forward, backward and optimizer): {:.2f} % of a step\n",
+               renorm, results["norms"][renorm]["overhead_percent"].get<double>());
   }
   fmt::print(
       R"(
@@ -170,19 +171,24 @@ void check(const bench::StepOptions& options) {
   check_count("--workers", options.workers, kMaxCount);
   check_count("--threads", options.threads, kMaxThreads);
   if (options.steps != 0) check_count("--steps", options.steps, kMaxCount);
-  const std::vector<std::string> formats = {"nchw", "channels-last", "both"};
-  if (std::find(formats.begin(), formats.end(), options.memory_format) == formats.end()) {
-    throw UsageError(fmt::format("unknown memory format '{}'{}", printable(options.memory_format),
-                                 name_hint(options.memory_format, formats)));
-  }
-  const std::vector<std::string> norms(std::begin(bench::kStepNorms), std::end(bench::kStepNorms));
-  for (const std::string& norm : options.norms) {
-    if (std::find(norms.begin(), norms.end(), norm) != norms.end()) continue;
-    throw UsageError(fmt::format("unknown norm '{}'{}", printable(norm), name_hint(norm, norms)));
-  }
 }
 
-void run(const bench::StepOptions& options) {
+// Flags as they were given.
+struct StepFlags {
+  bench::StepOptions options;
+  std::string memory_format = name_of(bench::StepLayouts::kBoth);
+  std::vector<std::string> norms;
+};
+
+bench::StepOptions parsed(const StepFlags& flags) {
+  bench::StepOptions options = flags.options;
+  options.layouts = parse_choice<bench::StepLayouts>(flags.memory_format);
+  for (const std::string& norm : flags.norms) options.norms.push_back(parse_choice<bench::StepNorm>(norm));
+  return options;
+}
+
+void run(const StepFlags& flags) {
+  const bench::StepOptions options = parsed(flags);
   check(options);
   if (!options.json.empty()) check_writable(options.json);
   at::set_num_threads(options.threads);
@@ -201,7 +207,8 @@ void run(const bench::StepOptions& options) {
 Command add_bench_step(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand(
       "step", "Time a training step with our layer, with LibTorch's and with tensor operations");
-  const auto options = std::make_shared<bench::StepOptions>();
+  const auto flags = std::make_shared<StepFlags>();
+  bench::StepOptions* options = &flags->options;
   app->add_option("--model", options->model, "model, as in 'renorm train'; 'renorm models' lists them")
       ->type_name("SPEC")
       ->capture_default_str();
@@ -211,11 +218,12 @@ Command add_bench_step(CLI::App& bench) {
          "random for resnet18, resnet50 and inception-v3]; images of a folder are loaded ahead while others "
          "are timed")
       ->type_name("SPEC");
-  app->add_option("--memory-format", options->memory_format, "nchw, channels-last or both")
+  app->add_option("--memory-format", flags->memory_format, choice_help<bench::StepLayouts>())
       ->type_name("NAME")
       ->capture_default_str();
-  app->add_option("--norms", options->norms,
-                  "comma-separated: renorm, batchnorm, tensor-ops; native is always included [all]")
+  app->add_option(
+         "--norms", flags->norms,
+         "comma-separated list of " + choice_help<bench::StepNorm>() + "; native is always included [all]")
       ->type_name("NAMES")
       ->delimiter(',');
   app->add_option("--minibatch", options->minibatch, "images that are normalized together")
@@ -229,7 +237,7 @@ Command add_bench_step(CLI::App& bench) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--json", options->json, "also write all figures to this file")->type_name("FILE");
-  return {app, [options] { run(*options); }};
+  return {app, [flags] { run(*flags); }};
 }
 
 }  // namespace renorm::cli

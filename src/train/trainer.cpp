@@ -193,7 +193,7 @@ StepResult Trainer::step() try {
 std::vector<record::LayerClips> Trainer::clips() const {
   std::vector<record::LayerClips> clips;
   const auto summary = [](const ClipTelemetry::Summary& from) {
-    return record::Summary{from.mean, from.std, from.least, from.greatest};
+    return record::Summary{from.mean, from.std, from.min, from.max};
   };
   for (const NamedLayer& named : layers_) {
     const ClipTelemetry telemetry = named.layer->clip_telemetry();

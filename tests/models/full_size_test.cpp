@@ -31,10 +31,11 @@ TEST_F(FullSize, HaveThePublishedNumberOfParameters) {
   }
 }
 
-TEST_F(FullSize, TakeLeastAndOblongImages) {
+TEST_F(FullSize, TakeSmallestAndOblongImages) {
   const torch::NoGradGuard no_grad;
-  for (const auto& [name, least] : {std::make_pair("inception-v3", 75), std::make_pair("resnet18", 32)}) {
-    for (const auto& [height, width] : {std::make_pair(least, least), std::make_pair(least, least + 9)}) {
+  for (const auto& [name, min_side] : {std::make_pair("inception-v3", 75), std::make_pair("resnet18", 32)}) {
+    for (const auto& [height, width] :
+         {std::make_pair(min_side, min_side), std::make_pair(min_side, min_side + 9)}) {
       const auto model = make_model(name, {1, height, width, 3}, batchnorm());
       const torch::Tensor logits = model->forward(torch::randn({2, 1, height, width}));
       EXPECT_EQ(logits.sizes(), (at::IntArrayRef{2, 3})) << name;

@@ -32,12 +32,12 @@ void expect_hand_made(const ClipTelemetry& telemetry, int64_t values) {
   EXPECT_DOUBLE_EQ(telemetry.d_clipped, 0.25);
   EXPECT_NEAR(telemetry.r.mean, 1.3125, kFloatTolerance);
   EXPECT_NEAR(telemetry.r.std, std::sqrt((9.0 + 0.0625 + 2.0) / 4 - 1.3125 * 1.3125), kFloatTolerance);
-  EXPECT_NEAR(telemetry.r.least, 0.25, kFloatTolerance);
-  EXPECT_NEAR(telemetry.r.greatest, 3.0, kFloatTolerance);
+  EXPECT_NEAR(telemetry.r.min, 0.25, kFloatTolerance);
+  EXPECT_NEAR(telemetry.r.max, 3.0, kFloatTolerance);
   EXPECT_NEAR(telemetry.d.mean, 0.25, kFloatTolerance);
   EXPECT_NEAR(telemetry.d.std, std::sqrt((2.25 + 0.25) / 4 - 0.0625), kFloatTolerance);
-  EXPECT_NEAR(telemetry.d.least, -0.5, kFloatTolerance);
-  EXPECT_NEAR(telemetry.d.greatest, 1.5, kFloatTolerance);
+  EXPECT_NEAR(telemetry.d.min, -0.5, kFloatTolerance);
+  EXPECT_NEAR(telemetry.d.max, 1.5, kFloatTolerance);
 }
 
 TEST_F(Telemetry, CountsWhatTheLimitsClip) {
@@ -79,7 +79,7 @@ TEST_F(Telemetry, IsEmptyAtFirstAndAfterClearing) {
   layer->forward(hand_made_batch());
   layer->clear_clip_telemetry();
   EXPECT_EQ(layer->clip_telemetry().values, 0);
-  EXPECT_EQ(layer->clip_telemetry().r.greatest, 0.0);
+  EXPECT_EQ(layer->clip_telemetry().r.max, 0.0);
 }
 
 TEST_F(Telemetry, ClipsNothingWithoutLimits) {

@@ -47,8 +47,8 @@ struct ClipTelemetry {
   struct Summary {
     double mean = 0.0;
     double std = 0.0;
-    double least = 0.0;
-    double greatest = 0.0;
+    double min = 0.0;
+    double max = 0.0;
   };
   int64_t values = 0;
   double r_clipped_above = 0.0;
