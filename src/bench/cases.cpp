@@ -56,28 +56,6 @@ std::vector<int64_t> parse_shape(const std::string& shape) {
 
 }  // namespace
 
-const char* name_of(Layout layout) {
-  switch (layout) {
-    case Layout::kNchw:
-      return "nchw";
-    case Layout::kNhwc:
-      return "nhwc";
-    default:
-      return "dense";
-  }
-}
-
-const char* name_of(Pass pass) {
-  switch (pass) {
-    case Pass::kForward:
-      return "forward";
-    case Pass::kBackward:
-      return "backward";
-    default:
-      return "inference";
-  }
-}
-
 std::string Case::shape_name() const { return fmt::format("{}", fmt::join(sizes, "x")); }
 
 int64_t Case::values() const {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/choice.h"
+
 namespace renorm::bench {
 
 enum class Layout { kNchw, kNhwc, kDense };
@@ -14,9 +16,6 @@ enum class Pass { kForward, kBackward, kInference };
 
 inline constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc, Layout::kDense};
 inline constexpr Pass kPasses[] = {Pass::kForward, Pass::kBackward, Pass::kInference};
-
-const char* name_of(Layout layout);  // the key in the JSON: "nchw"
-const char* name_of(Pass pass);      // "forward"
 
 struct Case {
   std::vector<int64_t> sizes;  // [n, c] for kDense, else [n, c, h, w]
@@ -50,3 +49,23 @@ struct Data {
 };
 
 }  // namespace renorm::bench
+
+// The keys in the JSON and the titles of tables.
+namespace renorm {
+
+template <>
+struct Choices<bench::Layout> {
+  static constexpr const char* kWhat = "layout";
+  static constexpr Choice<bench::Layout> kAll[] = {
+      {bench::Layout::kNchw, "nchw"}, {bench::Layout::kNhwc, "nhwc"}, {bench::Layout::kDense, "dense"}};
+};
+
+template <>
+struct Choices<bench::Pass> {
+  static constexpr const char* kWhat = "pass";
+  static constexpr Choice<bench::Pass> kAll[] = {{bench::Pass::kForward, "forward"},
+                                                 {bench::Pass::kBackward, "backward"},
+                                                 {bench::Pass::kInference, "inference"}};
+};
+
+}  // namespace renorm

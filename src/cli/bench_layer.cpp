@@ -45,13 +45,13 @@ void keep_freed_memory() {
 bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchLayerOptions& flags,
                                Progress& progress, const std::string& place) {
   const std::string name =
-      fmt::format("{} {} {}", place, bench::name_of(shape_and_layout.layout), shape_and_layout.shape_name());
+      fmt::format("{} {} {}", place, name_of(shape_and_layout.layout), shape_and_layout.shape_name());
   progress.show(name + ": checking that all competitors agree");
   bench::Field field(shape_and_layout);
   bench::verify(field);
   bench::CaseResult result{shape_and_layout, {}};
   for (const bench::Pass pass : bench::kPasses) {
-    progress.show(fmt::format("{}: {}", name, bench::name_of(pass)));
+    progress.show(fmt::format("{}: {}", name, name_of(pass)));
     result.passes[pass] = bench::measure(field.competitors(pass, flags.threads),
                                          flags.quick ? kQuickEffort : kFullEffort, flags.threads);
   }
