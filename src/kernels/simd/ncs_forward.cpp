@@ -24,15 +24,13 @@ struct Moments {
   double mean;
   double m2;
 
-  // The first shift is the mean of the first few values of the channel.
+  // The first shift is the median of five values of the channel. A shift that is an outlier, far from almost
+  // all values, would cancel away digits of the first chunk's variance.
   template <typename T>
-  HWY_INLINE void Start(const T* row, int64_t s) {
-    HWY_ALIGN P head[hn::MaxLanes(Tag<P>())];
-    const int64_t n = std::min<int64_t>(s, Lanes<P>());
-    Store(n == Lanes<P>() ? Load(row) : LoadN(row, n), head);
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(head[i]);
-    shift = static_cast<P>(sum / static_cast<double>(n));
+  HWY_INLINE void Start(const T* channel, const int64_t (&places)[kPlaces]) {
+    shift = hn::GetLane(MedianOfFive(LoadOne(channel + places[0]), LoadOne(channel + places[1]),
+                                     LoadOne(channel + places[2]), LoadOne(channel + places[3]),
+                                     LoadOne(channel + places[4])));
     count = mean = m2 = 0.0;
     sums.Clear();
   }
@@ -133,9 +131,15 @@ struct ForwardPass {
   ForwardPass(const Forward<T>& p, const NcsGeometry& g) : problem(p), geometry(g) {}
 
   HWY_INLINE void Start(const NcsUnit& unit) {
-    for (int64_t j = 0; j < unit.width; ++j) {
-      moments[j].Start(problem.x + geometry.Row(unit, 0, j), geometry.shape.s);
+    const int64_t s = geometry.shape.s;
+    // Spread over examples and over positions, in different orders.
+    int64_t places[kPlaces];
+    for (int64_t k = 0; k < kPlaces; ++k) {
+      const int64_t example = (2 * k + 1) * geometry.groups.size / (2 * kPlaces);
+      const int64_t position = (2 * (2 * k % kPlaces) + 1) * s / (2 * kPlaces);
+      places[k] = geometry.Row(unit, example, 0) + position;
     }
+    for (int64_t j = 0; j < unit.width; ++j) moments[j].Start(problem.x + j * s, places);
   }
   HWY_INLINE void Fold(const NcsUnit& unit) {
     double means[simd::kMaxBlock];

@@ -33,6 +33,14 @@ struct NscGeometry {
   int64_t FirstRow(int64_t unit) const { return unit % plan.blocks * plan.rows; }
   int64_t LastRow(int64_t unit) const { return std::min(FirstRow(unit) + plan.rows, groups.size * shape.s); }
 
+  // Offset of row number `row` of the unit, in elements.
+  HWY_INLINE int64_t RowOffset(int64_t unit, int64_t row) const {
+    const int64_t number = FirstRow(unit) + row;
+    const int64_t example = number / shape.s;
+    const int64_t n = Group(unit) * groups.group_step + example * groups.example_step;
+    return (n * shape.s + number - example * shape.s) * shape.c;
+  }
+
   // Calls body(offset, stride, rows) for runs of evenly spaced rows, in elements, that make up the unit, in
   // order.
   template <class Body>

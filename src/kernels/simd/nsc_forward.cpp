@@ -45,6 +45,9 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, cons
   if (i < c) step(i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); });
 }
 
+// Up to this many rows an outlier as the shift costs no accuracy that float has.
+constexpr int64_t kFewRows = 24;
+
 // The moments of all channels over the rows so far; shift is the mean of the last chunk.
 template <typename T>
 class RowMoments {
@@ -57,21 +60,34 @@ class RowMoments {
     std::fill(m2, m2 + c, 0.0);
   }
 
+  // The first shift: per channel the median of five rows, or the first row where rows are few. A single row
+  // may be an outlier of many, far from all others, and would cancel away digits of the first chunk's
+  // variance.
+  template <class RowAt>
+  HWY_INLINE void Start(int64_t rows, const RowAt& row_at) {
+    const int64_t lanes = Lanes<P>();
+    const T* x[kPlaces];
+    for (int64_t k = 0; k < kPlaces; ++k) {
+      x[k] = row_at(rows <= kFewRows ? 0 : (2 * k + 1) * rows / (2 * kPlaces));
+    }
+    const auto shift_by = [&](int64_t i, auto&& load) HWY_ATTR {
+      const Vec<P> value = rows <= kFewRows ? load(x[0] + i)
+                                            : MedianOfFive(load(x[0] + i), load(x[1] + i), load(x[2] + i),
+                                                           load(x[3] + i), load(x[4] + i));
+      Store(value, shift_.get() + i);
+    };
+    int64_t i = 0;
+    for (; i + lanes <= c_; i += lanes) shift_by(i, [](const T* p) HWY_ATTR { return Load(p); });
+    if (i < c_) shift_by(i, [this, i](const T* p) HWY_ATTR { return LoadN(p, c_ - i); });
+  }
+
   HWY_INLINE void Add(const T* x, int64_t stride, int64_t rows) {
-    if (count_ == 0.0) ShiftByRow(x);
     for (int64_t row = 0; row < rows; row += kChunkRows) {
       AddChunk(x + row * stride, stride, std::min(kChunkRows, rows - row));
     }
   }
 
  private:
-  void ShiftByRow(const T* x) {
-    const int64_t lanes = Lanes<P>();
-    int64_t i = 0;
-    for (; i + lanes <= c_; i += lanes) Store(Load(x + i), shift_.get() + i);
-    if (i < c_) Store(LoadN(x + i, c_ - i), shift_.get() + i);
-  }
-
   HWY_INLINE void AddChunk(const T* x, int64_t stride, int64_t rows) {
     int64_t row = 0;
     if (rows >= kRowsAtOnce) {
@@ -125,6 +141,8 @@ HWY_INLINE void GatherNsc(const Forward<T>& problem, const simd::NscPlan& plan, 
   const int64_t c = problem.shape.c;
   for (int64_t unit = first; unit < last; ++unit) {
     RowMoments<T> moments(c, sums.first + unit * c, sums.second + unit * c);
+    moments.Start(geometry.LastRow(unit) - geometry.FirstRow(unit),
+                  [&](int64_t row) { return problem.x + geometry.RowOffset(unit, row); });
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows)
                                HWY_ATTR { moments.Add(problem.x + offset, stride, rows); });
   }

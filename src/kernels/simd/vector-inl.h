@@ -23,6 +23,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kLineBytes = 64;
 // How far ahead of the loads rows are prefetched.
 constexpr int64_t kPrefetchBytes = 1024;
+// Places in the data of a channel that determine the first shift of its statistics.
+constexpr int64_t kPlaces = 5;
 
 template <typename P>
 using Tag = hn::ScalableTag<P>;
@@ -61,6 +63,16 @@ HWY_INLINE Vec<float> Load(const float* p) { return hn::LoadU(Tag<float>(), p); 
 HWY_INLINE Vec<double> Load(const double* p) { return hn::LoadU(Tag<double>(), p); }
 HWY_INLINE Vec<float> Load(const BFloat16* p) {
   return WidenBits(hn::LoadU(TagBits16(), reinterpret_cast<const uint16_t*>(p)));
+}
+
+// A vector of the single value at p.
+template <typename P>
+using One = hn::Vec<hn::CappedTag<P, 1>>;
+HWY_INLINE One<float> LoadOne(const float* p) { return hn::LoadU(hn::CappedTag<float, 1>(), p); }
+HWY_INLINE One<double> LoadOne(const double* p) { return hn::LoadU(hn::CappedTag<double, 1>(), p); }
+HWY_INLINE One<float> LoadOne(const BFloat16* p) {
+  const auto bits = hn::Set(hn::CappedTag<uint32_t, 1>(), static_cast<uint32_t>(p->bits) << 16);
+  return hn::BitCast(hn::CappedTag<float, 1>(), bits);
 }
 
 HWY_INLINE void Store(Vec<float> v, float* p) { hn::StoreU(v, Tag<float>(), p); }
@@ -128,6 +140,14 @@ HWY_INLINE Vec<P> KeepN(Vec<P> v, int64_t n) {
 template <typename P>
 HWY_INLINE Vec<P> Relu(Vec<P> v) {
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(Tag<P>())), v);
+}
+
+// Per lane the third smallest of five values: one or two outliers do not move it.
+template <class V>
+HWY_INLINE V MedianOfFive(V a, V b, V c, V d, V e) {
+  const V low = hn::Max(hn::Min(a, b), hn::Min(c, d));
+  const V high = hn::Min(hn::Max(a, b), hn::Max(c, d));
+  return hn::Max(hn::Min(low, high), hn::Min(hn::Max(low, high), e));
 }
 
 // The sum of all lanes, in double.
