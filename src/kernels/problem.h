@@ -63,8 +63,9 @@ using ParallelFor = std::function<void(int64_t count, const Body& body)>;
 //   batch_mean = mean(x)            batch_std = sqrt(eps + mean((x - batch_mean)^2))
 //   r = clip(batch_std / running_std, 1 / r_max, r_max)
 //   d = clip((batch_mean - running_mean) / running_std, -d_max, d_max)
-//   y = activation(weight * ((x - batch_mean) / batch_std * r + d) + bias)
-// x and y have the layout and do not overlap; the rest is [c] or, for statistics, [groups.count][c].
+//   y = activation(weight * ((x - batch_mean) / batch_std * r + d) + bias + residual)
+// x, residual and y have the layout; y overlaps neither of the others, residual may be x. The rest is [c] or,
+// for statistics, [groups.count][c].
 template <typename T>
 struct Forward {
   Layout layout;
@@ -85,11 +86,13 @@ struct Forward {
   Stat<T>* batch_std;
   Stat<T>* r;
   Stat<T>* d;
+  const T* residual = nullptr;  // null: none
 };
 
 // Gradient of the training forward with r and d held constant (or, if `frozen`, with batch_mean and
-// batch_std constant too, which is the gradient of inference). With activation kRelu the mask is
-// recomputed from x. dx has the layout of x and dy and overlaps neither.
+// batch_std constant too, which is the gradient of inference). With activation kRelu the mask is recomputed
+// from x and residual, with the forward's rounding. dx and dresidual have the layout of x, dy and residual
+// and overlap nothing.
 template <typename T>
 struct Backward {
   Layout layout;
@@ -104,14 +107,16 @@ struct Backward {
   const Stat<T>* batch_mean;
   const Stat<T>* batch_mean_low;  // null: 0
   const Stat<T>* batch_std;
-  const Stat<T>* r;  // null: 1
-  const Stat<T>* d;  // null: 0
-  T* dx;             // null: not computed
-  Stat<T>* dweight;  // [c], null: not computed
-  Stat<T>* dbias;    // [c], null: not computed
+  const Stat<T>* r;             // null: 1
+  const Stat<T>* d;             // null: 0
+  T* dx;                        // null: not computed
+  Stat<T>* dweight;             // [c], null: not computed
+  Stat<T>* dbias;               // [c], null: not computed
+  const T* residual = nullptr;  // null: none; read only for kRelu
+  T* dresidual = nullptr;       // null: not computed; dy where the activation passes it, 0 elsewhere
 };
 
-// y = activation(weight * (x - running_mean) / running_std + bias)
+// y = activation(weight * (x - running_mean) / running_std + bias + residual)
 template <typename T>
 struct Inference {
   Layout layout;
@@ -123,6 +128,7 @@ struct Inference {
   const Stat<T>* running_mean;
   const Stat<T>* running_std;
   T* y;
+  const T* residual = nullptr;  // null: none
 };
 
 }  // namespace renorm::kernels

@@ -81,11 +81,16 @@ AssertionResult gradients_agree(const std::string& name, const Backward<T>& prob
   // of such a sum, even where the terms cancel.
   const double sum_scale = std::sqrt(static_cast<double>(problem.shape.n * problem.shape.s));
   fast->dx.forget();
+  fast->dresidual.forget();
   fast->dweight.forget();
   fast->dbias.forget();
   kernels::backward(problem, parallel_for);
   std::vector<AssertionResult> results;
   if (problem.dx) results.push_back(near(name + " dx", fast->dx, expected.dx, kTolerance<T>));
+  // Exact: a copy of dy or 0.
+  if (problem.dresidual) {
+    results.push_back(near(name + " dresidual", fast->dresidual, expected.dresidual, 0.0));
+  }
   if (problem.dweight) {
     results.push_back(near(name + " dweight", fast->dweight, expected.dweight, kOfParameters, sum_scale));
   }
@@ -99,14 +104,21 @@ AssertionResult backward_agrees(const Case& c, const ParallelFor& parallel_for, 
                                 Arrays<double>* expected) {
   Backward<double> specified = backward_problem(c, *expected);
   specified.frozen = frozen;
+  specified.dresidual = expected->dresidual.data();
   reference::backward(specified);
 
   Backward<T> full = backward_problem(c, *fast);
   full.frozen = frozen;
   Backward<T> parameters_only = full;
-  parameters_only.dx = nullptr;
+  parameters_only.dx = parameters_only.dresidual = nullptr;
   Backward<T> input_only = full;
   input_only.dweight = input_only.dbias = nullptr;
+  input_only.dresidual = nullptr;
+  // Legal without a residual too.
+  Backward<T> residual_only = full;
+  residual_only.dx = nullptr;
+  residual_only.dweight = residual_only.dbias = nullptr;
+  residual_only.dresidual = fast->dresidual.data();
   Backward<T> without_weight = full;
   without_weight.dweight = nullptr;
   Backward<T> without_bias = full;
@@ -116,6 +128,7 @@ AssertionResult backward_agrees(const Case& c, const ParallelFor& parallel_for, 
   return all({gradients_agree(name, full, parallel_for, fast, *expected),
               gradients_agree(name + " of the parameters", parameters_only, parallel_for, fast, *expected),
               gradients_agree(name + " of the input", input_only, parallel_for, fast, *expected),
+              gradients_agree(name + " of the residual", residual_only, parallel_for, fast, *expected),
               gradients_agree(name + " without dweight", without_weight, parallel_for, fast, *expected),
               gradients_agree(name + " without dbias", without_bias, parallel_for, fast, *expected)});
 }

@@ -75,7 +75,10 @@ void expect_large_agreement(const std::vector<Large>& list) {
     c.r_max = 1.5;
     c.d_max = 0.5;
     c.seed = random.bits();
-    ASSERT_TRUE(agrees<T>(c, in_pieces(3)));
+    for (const bool has_residual : {false, true}) {
+      c.has_residual = has_residual;
+      ASSERT_TRUE(agrees<T>(c, in_pieces(3)));
+    }
   }
 }
 

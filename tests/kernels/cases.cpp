@@ -57,6 +57,7 @@ void draw_options(Random& random, Case* c) {
   c->has_weight = random.chance(0.75);
   c->has_bias = random.chance(0.75);
   c->has_running = random.chance(0.8);
+  c->has_residual = random.chance(0.5);
   c->misaligned = random.chance(0.5);
   c->seed = random.bits();
   draw_limits(random, c);
@@ -88,6 +89,7 @@ void allocate_outputs(Random& random, const Case& c, Arrays<T>* a) {
   using P = Stat<T>;
   a->y = output<T>(random, c, values_of(c));
   a->dx = output<T>(random, c, values_of(c));
+  a->dresidual = output<T>(random, c, values_of(c));
   for (Buffer<P>* statistic : {&a->batch_mean, &a->batch_mean_low, &a->batch_std, &a->r, &a->d}) {
     *statistic = output<P>(random, c, statistics_of(c));
   }
@@ -154,7 +156,8 @@ std::string describe(const Case& c) {
        << (c.groups.example_step == 1 ? "" : " strided") << (c.activation == Activation::kRelu ? " relu" : "")
        << " eps=" << c.eps << " r_max=" << c.r_max << " d_max=" << c.d_max << (c.has_weight ? " weight" : "")
        << (c.has_bias ? " bias" : "") << (c.has_running ? " running" : "")
-       << (c.misaligned ? " misaligned" : "") << " mean/std=" << c.mean_over_std << " seed=" << c.seed;
+       << (c.has_residual ? " residual" : "") << (c.misaligned ? " misaligned" : "")
+       << " mean/std=" << c.mean_over_std << " seed=" << c.seed;
   return text.str();
 }
 
@@ -178,6 +181,10 @@ Arrays<T> draw_arrays(const Case& c) {
     if (c.has_weight) a.weight[channel] = static_cast<P>(random.normal());
     if (c.has_bias) a.bias[channel] = static_cast<P>(random.normal());
   }
+  if (c.has_residual) {
+    a.residual = input<T>(random, c, values_of(c));
+    for (int64_t i = 0; i < a.residual.size(); ++i) a.residual[i] = narrow<T>(random.normal());
+  }
   allocate_outputs(random, c, &a);
   return a;
 }
@@ -187,6 +194,7 @@ Arrays<double> widen(const Case& c, const Arrays<T>& arrays) {
   Arrays<double> wide;
   wide.x = widen(arrays.x);
   wide.dy = widen(arrays.dy);
+  wide.residual = widen(arrays.residual);
   wide.weight = widen(arrays.weight);
   wide.bias = widen(arrays.bias);
   wide.running_mean = widen(arrays.running_mean);

@@ -21,6 +21,7 @@ struct Case {
   bool has_weight = true;
   bool has_bias = true;
   bool has_running = true;
+  bool has_residual = false;
   bool misaligned = false;
   double mean_over_std = 1.0;  // how far the channels' means are from 0, in standard deviations
   uint64_t seed = 0;           // of the values
@@ -54,9 +55,9 @@ std::string describe(const Case& c);
 template <typename T>
 struct Arrays {
   using P = kernels::Stat<T>;
-  Buffer<T> x, dy;
+  Buffer<T> x, dy, residual;
   Buffer<P> weight, bias, running_mean, running_std;
-  Buffer<T> y, dx;
+  Buffer<T> y, dx, dresidual;
   Buffer<P> batch_mean, batch_mean_low, batch_std, r, d, dweight, dbias;
 };
 
@@ -90,10 +91,12 @@ kernels::Forward<T> forward_problem(const Case& c, Arrays<T>& a) {
           a.batch_mean_low.data(),
           a.batch_std.data(),
           a.r.data(),
-          a.d.data()};
+          a.d.data(),
+          a.residual.data()};
 }
 
-// The backward of the forward whose statistics are in the arrays.
+// The backward of the forward whose statistics are in the arrays. dresidual is computed if the case has a
+// residual.
 template <typename T>
 kernels::Backward<T> backward_problem(const Case& c, Arrays<T>& a) {
   return {c.layout,
@@ -112,7 +115,9 @@ kernels::Backward<T> backward_problem(const Case& c, Arrays<T>& a) {
           a.d.data(),
           a.dx.data(),
           a.dweight.data(),
-          a.dbias.data()};
+          a.dbias.data(),
+          a.residual.data(),
+          c.has_residual ? a.dresidual.data() : nullptr};
 }
 
 // The gradient of inference: the averages are the statistics of one group, r and d are absent.
@@ -131,9 +136,9 @@ kernels::Backward<T> inference_backward_problem(const Case& c, Arrays<T>& a) {
 
 template <typename T>
 kernels::Inference<T> inference_problem(const Case& c, Arrays<T>& a) {
-  return {c.layout,        c.shape,       c.activation,          a.x.data(),
-          a.weight.data(), a.bias.data(), a.running_mean.data(), a.running_std.data(),
-          a.y.data()};
+  return {c.layout,        c.shape,          c.activation,          a.x.data(),
+          a.weight.data(), a.bias.data(),    a.running_mean.data(), a.running_std.data(),
+          a.y.data(),      a.residual.data()};
 }
 
 }  // namespace renorm::test

@@ -35,7 +35,7 @@ template <typename T>
 Bytes run(const Case& c, const ParallelFor& parallel_for, Arrays<T>* a) {
   using P = Stat<T>;
   Bytes bytes;
-  for (Buffer<T>* buffer : {&a->y, &a->dx}) buffer->forget();
+  for (Buffer<T>* buffer : {&a->y, &a->dx, &a->dresidual}) buffer->forget();
   for (Buffer<P>* buffer :
        {&a->batch_mean, &a->batch_mean_low, &a->batch_std, &a->r, &a->d, &a->dweight, &a->dbias}) {
     buffer->forget();
@@ -44,12 +44,13 @@ Bytes run(const Case& c, const ParallelFor& parallel_for, Arrays<T>* a) {
   append(a->y, &bytes);
   kernels::backward(backward_problem(c, *a), parallel_for);
   append(a->dx, &bytes);
+  append(a->dresidual, &bytes);
   for (const Buffer<P>* buffer :
        {&a->batch_mean, &a->batch_mean_low, &a->batch_std, &a->r, &a->d, &a->dweight, &a->dbias}) {
     append(*buffer, &bytes);
   }
   kernels::Backward<T> parameters_only = backward_problem(c, *a);
-  parameters_only.dx = nullptr;
+  parameters_only.dx = parameters_only.dresidual = nullptr;
   kernels::backward(parameters_only, parallel_for);
   append(a->dweight, &bytes);
   append(a->dbias, &bytes);
@@ -57,6 +58,7 @@ Bytes run(const Case& c, const ParallelFor& parallel_for, Arrays<T>* a) {
   append(a->y, &bytes);
   kernels::backward(inference_backward_problem(c, *a), parallel_for);
   append(a->dx, &bytes);
+  append(a->dresidual, &bytes);
   append(a->dweight, &bytes);
   return bytes;
 }
@@ -111,6 +113,7 @@ TYPED_TEST(KernelDeterminism, HoldsForEveryCutAndThreadCount) {
       c.activation = random.chance(0.5) ? Activation::kRelu : Activation::kNone;
       c.r_max = 1.5;
       c.d_max = 0.5;
+      c.has_residual = random.chance(0.5);
       c.misaligned = random.chance(0.5);
       c.seed = random.bits();
       ASSERT_NO_FATAL_FAILURE(expect_same_bits<TypeParam>(c));
@@ -129,12 +132,16 @@ TYPED_TEST(KernelDeterminism, HoldsInGeneratedCases) {
 // Large enough for stores that bypass the cache, which must be visible to other threads too.
 TEST(KernelDeterminismBeyondTheCache, HoldsForEveryCutAndThreadCount) {
   for (const Layout layout : {Layout::kNcs, Layout::kNsc}) {
-    Case c;
-    c.layout = layout;
-    c.shape = {6, 65, 5657};
-    c.groups = kernels::contiguous_groups(6, 2);
-    c.misaligned = true;
-    ASSERT_NO_FATAL_FAILURE(expect_same_bits<float>(c));
+    for (const bool has_residual : {false, true}) {
+      Case c;
+      c.layout = layout;
+      c.shape = {6, 65, 5657};
+      c.groups = kernels::contiguous_groups(6, 2);
+      c.has_residual = has_residual;
+      c.activation = has_residual ? Activation::kRelu : Activation::kNone;
+      c.misaligned = true;
+      ASSERT_NO_FATAL_FAILURE(expect_same_bits<float>(c));
+    }
   }
 }
 

@@ -44,6 +44,7 @@ TEST(LargeMean, CostsFloatNoAccuracy) {
         c.r_max = 3.0;
         c.d_max = 5.0;
         c.activation = random.chance(0.5) ? Activation::kRelu : Activation::kNone;
+        c.has_residual = random.chance(0.5);
         c.seed = random.bits();
         ASSERT_TRUE(agrees<float>(c, serial()));
       }
@@ -57,7 +58,7 @@ using DataTypes = ::testing::Types<float, double, BFloat16>;
 TYPED_TEST_SUITE(ConstantChannel, DataTypes);
 
 template <typename T>
-void expect_exactly_bias(const Case& c, double value) {
+void expect_exactly_bias_and_residual(const Case& c, double value) {
   using P = Stat<T>;
   Arrays<T> a = draw_arrays<T>(c);
   for (int64_t i = 0; i < a.x.size(); ++i) a.x[i] = narrow<T>(value);
@@ -67,8 +68,9 @@ void expect_exactly_bias(const Case& c, double value) {
   for (int64_t i = 0; i < a.y.size(); ++i) {
     const int64_t channel = channels_last ? i % c.shape.c : i / c.shape.s % c.shape.c;
     const P bias = c.has_bias ? a.bias[channel] : P(0);
+    const P residual = c.has_residual ? static_cast<P>(widen(a.residual[i])) : P(0);
     const P floor = c.activation == Activation::kRelu ? P(0) : -std::numeric_limits<P>::infinity();
-    ASSERT_EQ(widen(a.y[i]), widen(narrow<T>(widen(std::max(bias, floor))))) << i;
+    ASSERT_EQ(widen(a.y[i]), widen(narrow<T>(widen(std::max(bias + residual, floor))))) << i;
     ASSERT_TRUE(std::isfinite(widen(a.dx[i]))) << i;
   }
   for (int64_t channel = 0; channel < c.shape.c; ++channel) {
@@ -77,7 +79,7 @@ void expect_exactly_bias(const Case& c, double value) {
   }
 }
 
-TYPED_TEST(ConstantChannel, GivesExactlyTheBiasAndFiniteGradients) {
+TYPED_TEST(ConstantChannel, GivesExactlyTheBiasAndTheResidualAndFiniteGradients) {
   for (const double value : {0.0, 1e-30, 0.1, -0.1, 100.0, 1e10}) {
     for (const auto& shape : shapes()) {
       for (const Layout layout : kLayouts) {
@@ -89,8 +91,11 @@ TYPED_TEST(ConstantChannel, GivesExactlyTheBiasAndFiniteGradients) {
           c.has_bias = has_bias;
           c.activation = has_bias ? Activation::kNone : Activation::kRelu;
           c.seed = 701;
-          SCOPED_TRACE(describe(c) + " value " + std::to_string(value));
-          ASSERT_NO_FATAL_FAILURE(expect_exactly_bias<TypeParam>(c, value));
+          for (const bool has_residual : {false, true}) {
+            c.has_residual = has_residual;
+            SCOPED_TRACE(describe(c) + " value " + std::to_string(value));
+            ASSERT_NO_FATAL_FAILURE(expect_exactly_bias_and_residual<TypeParam>(c, value));
+          }
         }
       }
     }
@@ -142,6 +147,8 @@ TYPED_TEST(EmptyBatch, HasZeroParameterGradientsAndWritesNothingElse) {
       c.layout = layout;
       c.shape = {0, 21, 6};
       c.groups = kernels::contiguous_groups(0, 4);
+      c.has_residual = frozen;
+      c.activation = frozen ? Activation::kRelu : Activation::kNone;
       Arrays<T> a = draw_arrays<T>(c);
       kernels::forward(forward_problem(c, a), serial());
       kernels::inference(inference_problem(c, a), serial());
@@ -153,7 +160,7 @@ TYPED_TEST(EmptyBatch, HasZeroParameterGradientsAndWritesNothingElse) {
         EXPECT_EQ(a.dbias[channel], 0);
       }
       EXPECT_TRUE(a.y.intact() && a.dx.intact() && a.batch_mean.intact() && a.batch_std.intact());
-      EXPECT_TRUE(a.dweight.intact() && a.dbias.intact());
+      EXPECT_TRUE(a.dweight.intact() && a.dbias.intact() && a.dresidual.intact());
     }
   }
 }

@@ -25,7 +25,7 @@ constexpr double kTolerance = 1e-6;
 constexpr double kMaskMargin = 1e-2;
 constexpr int64_t kCases = 500;
 
-// A case with its reference results, and the loss sum(dy * y) as a function of x, weight and bias.
+// A case with its reference results, and the loss sum(dy * y) as a function of x, weight, bias and residual.
 class Differences {
  public:
   explicit Differences(const Case& c) : case_(c), arrays_(draw_arrays<double>(c)) {
@@ -33,6 +33,9 @@ class Differences {
     for (int64_t channel = 0; channel < c.shape.c; ++channel) {
       weight_.push_back(c.has_weight ? arrays_.weight[channel] : 1.0);
       bias_.push_back(c.has_bias ? arrays_.bias[channel] : 0.0);
+    }
+    for (int64_t i = 0; i < values_of(c); ++i) {
+      residual_.push_back(c.has_residual ? arrays_.residual[i] : 0.0);
     }
     normalized_.resize(static_cast<size_t>(values_of(c)));
     silence_values_near_the_kink();
@@ -44,6 +47,7 @@ class Differences {
   Arrays<double>& backward() {
     kernels::Backward<double> problem = backward_problem(case_, arrays_);
     problem.frozen = frozen_;
+    problem.dresidual = arrays_.dresidual.data();
     reference::backward(problem);
     return arrays_;
   }
@@ -51,6 +55,7 @@ class Differences {
   Buffer<double> slope_along_x() { return slopes(arrays_.x.data(), arrays_.x.size()); }
   Buffer<double> slope_along_weight() { return slopes(weight_.data(), case_.shape.c); }
   Buffer<double> slope_along_bias() { return slopes(bias_.data(), case_.shape.c); }
+  Buffer<double> slope_along_residual() { return slopes(residual_.data(), values_of(case_)); }
 
  private:
   // (x - batch_mean) / batch_std, from the forward without weight, bias and averages.
@@ -68,6 +73,7 @@ class Differences {
     kernels::Forward<double> problem = forward_problem(case_, arrays_);
     problem.activation = kernels::Activation::kNone;
     problem.weight = problem.bias = problem.running_mean = problem.running_std = nullptr;
+    problem.residual = nullptr;
     problem.y = normalized_.data();
     problem.batch_mean = problem.batch_mean_low = problem.batch_std = problem.r = problem.d = unused.data();
     reference::forward(problem);
@@ -90,7 +96,7 @@ class Differences {
       for_each_value(case_, group, channel, [&](int64_t i) {
         const double x_hat =
             normalized_[static_cast<size_t>(i)] * arrays_.r[statistic] + arrays_.d[statistic];
-        visit(i, weight_[k] * x_hat + bias_[k]);
+        visit(i, weight_[k] * x_hat + bias_[k] + residual_[static_cast<size_t>(i)]);
       });
     });
   }
@@ -126,7 +132,7 @@ class Differences {
 
   Case case_;
   Arrays<double> arrays_;
-  std::vector<double> weight_, bias_, normalized_;
+  std::vector<double> weight_, bias_, residual_, normalized_;
   bool frozen_ = false;
 };
 
@@ -143,6 +149,7 @@ void expect_slopes(kernels::Activation activation, bool frozen, uint64_t seed) {
     ASSERT_TRUE(near("dx", gradient.dx, differences.slope_along_x(), kTolerance));
     ASSERT_TRUE(near("dweight", gradient.dweight, differences.slope_along_weight(), kTolerance));
     ASSERT_TRUE(near("dbias", gradient.dbias, differences.slope_along_bias(), kTolerance));
+    ASSERT_TRUE(near("dresidual", gradient.dresidual, differences.slope_along_residual(), kTolerance));
   }
 }
 

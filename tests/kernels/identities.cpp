@@ -29,7 +29,8 @@ Channel gather(const Case& c, const Arrays<double>& a, int64_t group, int64_t ch
   for_each_value(c, group, channel, [&](int64_t i) {
     const double centred = a.x[i] - mean;
     const double x_hat = centred / result.std * result.r + a.d[statistic];
-    const bool passes = c.activation == kernels::Activation::kNone || weight * x_hat + bias > 0.0;
+    const double residual = a.residual.absent() ? 0.0 : a.residual[i];
+    const bool passes = c.activation == kernels::Activation::kNone || weight * x_hat + bias + residual > 0.0;
     result.centred.push_back(centred);
     result.dx.push_back(a.dx[i]);
     result.dl_dxhat.push_back(passes ? a.dy[i] * weight : 0.0);

@@ -29,6 +29,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class TwoValues : public ::testing::Test {
  protected:
   std::vector<double> x = {1.0, 3.0}, dy = {1.0, 2.0}, y = {-9.0, -9.0}, dx = {-9.0, -9.0};
+  std::vector<double> residual = {-1.0, 0.5}, dresidual = {-9.0, -9.0};
   double weight = 2.0, bias = 1.0, running_mean = 1.0, running_std = 1.0;
   double batch_mean = -9.0, batch_mean_low = -9.0, batch_std = -9.0, r = -9.0, d = -9.0;
   double dweight = -9.0, dbias = -9.0;
@@ -129,6 +130,54 @@ TEST_F(TwoValues, BackwardOfReluDropsWhatItCut) {
   EXPECT_DOUBLE_EQ(dx[1], 1.125);
   EXPECT_DOUBLE_EQ(dweight, 2.5);
   EXPECT_DOUBLE_EQ(dbias, 2.0);
+}
+
+// 2 * {-0.25, 1.25} + 1 + {-1, 0.5} = {-0.5, 4}
+TEST_F(TwoValues, ResidualIsAddedBeforeTheActivation) {
+  forward.residual = residual.data();
+  reference::forward(forward);
+  EXPECT_DOUBLE_EQ(y[0], -0.5);
+  EXPECT_DOUBLE_EQ(y[1], 4.0);
+  forward.activation = Activation::kRelu;
+  reference::forward(forward);
+  EXPECT_DOUBLE_EQ(y[0], 0.0);
+  EXPECT_DOUBLE_EQ(y[1], 4.0);
+}
+
+// The same mask as in BackwardOfReluDropsWhatItCut.
+TEST_F(TwoValues, BackwardOfReluTakesTheMaskFromTheSumWithTheResidual) {
+  backward.activation = Activation::kRelu;
+  backward.residual = residual.data();
+  backward.dresidual = dresidual.data();
+  reference::forward(forward);
+  reference::backward(backward);
+  EXPECT_DOUBLE_EQ(dx[0], -1.125);
+  EXPECT_DOUBLE_EQ(dx[1], 1.125);
+  EXPECT_DOUBLE_EQ(dweight, 2.5);
+  EXPECT_DOUBLE_EQ(dbias, 2.0);
+  EXPECT_EQ(dresidual, (std::vector<double>{0.0, 2.0}));
+}
+
+TEST_F(TwoValues, ResidualWithoutActivationReceivesTheWholeGradient) {
+  backward.residual = residual.data();
+  backward.dresidual = dresidual.data();
+  reference::forward(forward);
+  reference::backward(backward);
+  EXPECT_DOUBLE_EQ(dx[1], 0.5625);
+  EXPECT_EQ(dresidual, dy);
+}
+
+// {1, 5} + {-1, 0.5} = {0, 5.5}; with bias -2: {-2, 2} + {-1, 0.5} = {-3, 2.5}
+TEST_F(TwoValues, InferenceAddsTheResidual) {
+  inference.residual = residual.data();
+  reference::inference(inference);
+  EXPECT_DOUBLE_EQ(y[0], 0.0);
+  EXPECT_DOUBLE_EQ(y[1], 5.5);
+  bias = -2.0;
+  inference.activation = Activation::kRelu;
+  reference::inference(inference);
+  EXPECT_DOUBLE_EQ(y[0], 0.0);
+  EXPECT_DOUBLE_EQ(y[1], 2.5);
 }
 
 TEST_F(TwoValues, FrozenBackwardOnlyScales) {

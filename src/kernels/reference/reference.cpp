@@ -63,7 +63,7 @@ void forward_channel(const Forward<double>& p, int64_t group, int64_t channel) {
   const double bias = value_or(p.bias, channel, 0.0);
   visit([&](int64_t i) {
     const double x_hat = (p.x[i] - batch_mean) / batch_std * r + d;
-    p.y[i] = activate(p.activation, weight * x_hat + bias);
+    p.y[i] = activate(p.activation, weight * x_hat + bias + value_or(p.residual, i, 0.0));
   });
 
   const int64_t statistic = group * p.shape.c + channel;
@@ -89,7 +89,8 @@ void backward_channel(const Backward<double>& p, int64_t group, int64_t channel)
 
   const auto x_hat = [&](int64_t i) { return (p.x[i] - mean) / std * r + d; };
   const auto dl_dy = [&](int64_t i) {
-    const bool passes = p.activation == Activation::kNone || weight * x_hat(i) + bias > 0.0;
+    const bool passes =
+        p.activation == Activation::kNone || weight * x_hat(i) + bias + value_or(p.residual, i, 0.0) > 0.0;
     return passes ? p.dy[i] : 0.0;
   };
   const auto dl_dxhat = [&](int64_t i) { return dl_dy(i) * weight; };
@@ -111,6 +112,7 @@ void backward_channel(const Backward<double>& p, int64_t group, int64_t channel)
       p.dx[i] = dl_dxhat(i) * r / std + dl_dstd * (p.x[i] - mean) / (m * std) + dl_dmean / m;
     });
   }
+  if (p.dresidual != nullptr) visit([&](int64_t i) { p.dresidual[i] = dl_dy(i); });
   if (p.dweight != nullptr) p.dweight[channel] += dl_dweight;
   if (p.dbias != nullptr) p.dbias[channel] += dl_dbias;
 }
@@ -140,7 +142,7 @@ void inference(const Inference<double>& problem) {
     const double bias = value_or(problem.bias, channel, 0.0);
     for_each_value(problem.layout, shape, whole_batch, 0, channel, [&](int64_t i) {
       const double x_hat = (problem.x[i] - problem.running_mean[channel]) / problem.running_std[channel];
-      problem.y[i] = activate(problem.activation, weight * x_hat + bias);
+      problem.y[i] = activate(problem.activation, weight * x_hat + bias + value_or(problem.residual, i, 0.0));
     });
   }
 }

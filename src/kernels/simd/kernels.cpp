@@ -161,7 +161,8 @@ void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const s
         simd::fold_backward_nsc(problem, plan, sums, gradient, group, first, last);
       },
       [&](int64_t first, int64_t last) {
-        if (problem.dx != nullptr) simd::apply_backward_nsc(problem, plan, affine, gradient, first, last);
+        if (problem.dx == nullptr && problem.dresidual == nullptr) return;
+        simd::apply_backward_nsc(problem, plan, affine, gradient, first, last);
       });
 }
 
@@ -185,6 +186,36 @@ void reduce_groups(const Backward<T>& problem, const simd::Sums& sums, int64_t s
     if (problem.dweight != nullptr) problem.dweight[channel] = static_cast<Stat<T>>(dweight);
     if (problem.dbias != nullptr) problem.dbias[channel] = static_cast<Stat<T>>(dbias);
   }
+}
+
+// What the loops expect: a residual only where ReLU's mask depends on it, and dresidual only together with
+// it. Returns the memory of a residual of zeros that problem refers to, or null.
+template <typename T>
+std::unique_ptr<T[]> settle_residual(Backward<T>* problem, const ParallelFor& parallel_for) {
+  if (problem->activation == Activation::kRelu) {
+    if (problem->residual != nullptr || problem->dresidual == nullptr) return nullptr;
+    std::unique_ptr<T[]> zeros = allocate<T>(values_of(problem->shape));
+    std::fill_n(zeros.get(), values_of(problem->shape), T{});
+    problem->residual = zeros.get();
+    return zeros;
+  }
+  if (problem->dresidual != nullptr) {
+    const int64_t example = problem->shape.c * problem->shape.s;
+    parallel_for(problem->shape.n, [&](int64_t first, int64_t last) {
+      std::copy_n(problem->dy + first * example, (last - first) * example,
+                  problem->dresidual + first * example);
+    });
+  }
+  problem->residual = nullptr;
+  problem->dresidual = nullptr;
+  return nullptr;
+}
+
+// Whether aligned lines of one output are aligned in the other. Either may be null.
+bool same_alignment(const void* a, const void* b) {
+  constexpr uintptr_t kLineBytes = 64;
+  return a == nullptr || b == nullptr ||
+         reinterpret_cast<uintptr_t>(a) % kLineBytes == reinterpret_cast<uintptr_t>(b) % kLineBytes;
 }
 
 }  // namespace
@@ -230,14 +261,18 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
   problem.batch_mean_low = defaults.fill(given.batch_mean_low, statistics, P{0});
   problem.r = defaults.fill(given.r, statistics, P{1});
   problem.d = defaults.fill(given.d, statistics, P{0});
+  const std::unique_ptr<T[]> zeros = settle_residual(&problem, parallel_for);
+  const bool may_stream = same_alignment(problem.dx, problem.dresidual);
   if (problem.layout == Layout::kNsc) {
-    const simd::NscPlan plan = plan_nsc<T>(shape, problem.groups);
+    simd::NscPlan plan = plan_nsc<T>(shape, problem.groups);
+    plan.stream = plan.stream && may_stream;
     SumArrays sums(plan.units * shape.c);
     backward_nsc(problem, plan, sums.get(), parallel_for);
     reduce_groups(problem, sums.get(), plan.blocks * shape.c);
     return;
   }
-  const simd::NcsPlan plan = plan_ncs<T>(shape, problem.groups);
+  simd::NcsPlan plan = plan_ncs<T>(shape, problem.groups);
+  plan.stream = plan.stream && may_stream;
   SumArrays sums(statistics);
   parallel_for(plan.units, [&](int64_t first, int64_t last) {
     simd::backward_ncs(problem, plan, sums.get(), first, last);
@@ -271,6 +306,7 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
   problem.activation = given.activation;
   problem.x = given.x;
   problem.y = given.y;
+  problem.residual = given.residual;
   const simd::NscPlan plan = plan_nsc<T>(shape, whole);
   parallel_for(plan.units,
                [&](int64_t first, int64_t last) { simd::apply_nsc(problem, plan, affine, first, last); });

@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/rows-inl.h"
@@ -35,40 +36,41 @@ struct GradientSums {
 };
 
 // Centred input and gradient before the activation, of one row.
-template <typename T, bool kRelu>
+template <typename T, Ending kEnding>
 struct GradientRow {
   using P = Stat<T>;
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT dy;
+  const T* HWY_RESTRICT residual;
   Vec<P> mean;
   Vec<P> scale;
   Vec<P> shift;
 
-  HWY_INLINE GradientRow(const T* input, const T* gradient, const simd::Affine<P>& affine, int64_t c)
-      : x(input), dy(gradient), mean(hn::Set(Tag<P>(), affine.mean[c])) {
-    if constexpr (kRelu) {
+  HWY_INLINE GradientRow(const Backward<T>& problem, int64_t row, const simd::Affine<P>& affine, int64_t c)
+      : x(problem.x + row), dy(problem.dy + row), mean(hn::Set(Tag<P>(), affine.mean[c])) {
+    if constexpr (kEnding != Ending::kPlain) {
       scale = hn::Set(Tag<P>(), affine.scale[c]);
       shift = hn::Set(Tag<P>(), affine.shift[c]);
     }
+    if constexpr (kEnding == Ending::kResidual) residual = problem.residual + row;
   }
-  // The gradient passes where the output, recomputed as the forward computed it, is not clamped.
-  HWY_INLINE Vec<P> Mask(Vec<P> centred, Vec<P> gradient) const {
-    if constexpr (kRelu) {
-      const auto closed = hn::Le(hn::MulAdd(centred, scale, shift), hn::Zero(Tag<P>()));
-      return hn::IfThenZeroElse(closed, gradient);
-    }
-    return gradient;
+  template <class Load>
+  HWY_INLINE Vec<P> Masked(int64_t i, Vec<P> centred, const Load& load) const {
+    return Mask<kEnding, P>(centred, scale, shift, LoadResidual<kEnding>(residual + i, load), load(dy + i));
   }
   HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
     PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
     PrefetchAhead(dy + i, n * static_cast<int64_t>(sizeof(T)));
+    if constexpr (kEnding == Ending::kResidual) {
+      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+    }
   }
 };
 
-template <typename T, bool kRelu>
-struct GatherGradient : GradientRow<T, kRelu> {
+template <typename T, Ending kEnding>
+struct GatherGradient : GradientRow<T, kEnding> {
   using P = Stat<T>;
-  using Row = GradientRow<T, kRelu>;
+  using Row = GradientRow<T, kEnding>;
   static constexpr bool kActive = true;
   GradientSums<P>& total;
   VectorSums<P> sums;
@@ -81,11 +83,11 @@ struct GatherGradient : GradientRow<T, kRelu> {
   }
   HWY_INLINE void Step(int64_t i, int k) {
     const Vec<P> centred = hn::Sub(Load(this->x + i), this->mean);
-    Add(centred, this->Mask(centred, Load(this->dy + i)), k);
+    Add(centred, this->Masked(i, centred, [](const T* p) HWY_ATTR { return Load(p); }), k);
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
     const Vec<P> centred = KeepN<P>(hn::Sub(LoadN(this->x + i, n), this->mean), n);
-    Add(centred, this->Mask(centred, LoadN(this->dy + i, n)), 1);
+    Add(centred, this->Masked(i, centred, [n](const T* p) HWY_ATTR { return LoadN(p, n); }), 1);
   }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
@@ -93,43 +95,58 @@ struct GatherGradient : GradientRow<T, kRelu> {
   }
 };
 
-template <typename T, bool kRelu, bool kStream>
-struct ApplyGradient : GradientRow<T, kRelu> {
+// Writes dx; with a residual dx and dresidual, either of which may be null.
+template <typename T, Ending kEnding, bool kStream>
+struct ApplyGradient : GradientRow<T, kEnding> {
   using P = Stat<T>;
-  using Row = GradientRow<T, kRelu>;
+  using Row = GradientRow<T, kEnding>;
   static constexpr bool kActive = true;
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
   T* HWY_RESTRICT dx;
+  T* HWY_RESTRICT dresidual;
   Vec<P> outer_scale;
   Vec<P> slope;
   Vec<P> offset;
 
-  HWY_INLINE ApplyGradient(const Row& row, T* to, const simd::Gradient<P>& gradient, int64_t c)
+  HWY_INLINE ApplyGradient(const Row& row, const Backward<T>& problem, int64_t at,
+                           const simd::Gradient<P>& gradient, int64_t c)
       : Row(row),
-        dx(to),
+        dx(problem.dx == nullptr ? nullptr : problem.dx + at),
+        dresidual(problem.dresidual == nullptr ? nullptr : problem.dresidual + at),
         outer_scale(hn::Set(Tag<P>(), gradient.scale[c])),
         slope(hn::Set(Tag<P>(), gradient.slope[c])),
         offset(hn::Set(Tag<P>(), gradient.shift[c])) {}
-  HWY_INLINE Vec<P> Of(Vec<P> input, Vec<P> gradient) const {
-    const Vec<P> centred = hn::Sub(input, this->mean);
+  template <class Load, class Put>
+  HWY_INLINE void At(int64_t i, const Load& load, const Put& put) const {
+    const Vec<P> centred = hn::Sub(load(this->x + i), this->mean);
+    const Vec<P> masked = this->Masked(i, centred, load);
     const Vec<P> pull = hn::MulAdd(centred, slope, offset);
-    return hn::Mul(outer_scale, hn::Add(this->Mask(centred, gradient), pull));
+    if constexpr (kEnding == Ending::kResidual) {
+      if (dresidual != nullptr) put(masked, dresidual + i);
+      if (dx == nullptr) return;
+    }
+    put(hn::Mul(outer_scale, hn::Add(masked, pull)), dx + i);
   }
-  HWY_INLINE int64_t Head(int64_t s) const { return kStream ? ElementsToLine(dx, s) : 0; }
-  HWY_INLINE void Step(int64_t i) { Store(Of(Load(this->x + i), Load(this->dy + i)), dx + i); }
+  HWY_INLINE int64_t Head(int64_t s) const {
+    return kStream ? ElementsToLine(dx != nullptr ? dx : dresidual, s) : 0;
+  }
+  HWY_INLINE void Step(int64_t i) {
+    At(
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
+  }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(Of(LoadN(this->x + i, n), LoadN(this->dy + i, n)), dx + i, n);
+    At(
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
   }
   HWY_INLINE void StreamStep(int64_t i) {
-    if constexpr (kStream) {
-      Stream(Of(Load(this->x + i), Load(this->dy + i)), dx + i);
-    } else {
-      Step(i);
-    }
+    At(
+        i, [](const T* p) HWY_ATTR { return Load(p); },
+        [](Vec<P> v, T* p) HWY_ATTR { kStream ? Stream(v, p) : Store(v, p); });
   }
 };
 
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 struct BackwardPass {
   using P = Stat<T>;
   // Coefficients of one unit. Two units at once: one is written while the next is gathered.
@@ -169,18 +186,15 @@ struct BackwardPass {
                     out.second + row, {outer_scale, slope, offset});
     std::swap(applied, gathered);
   }
-  HWY_INLINE GatherGradient<T, kRelu> Gatherer(int64_t row, int64_t j) {
-    return {{problem.x + row, problem.dy + row, gathered->affine(), j}, sums[j]};
+  HWY_INLINE GatherGradient<T, kEnding> Gatherer(int64_t row, int64_t j) {
+    return {{problem, row, gathered->affine(), j}, sums[j]};
   }
-  HWY_INLINE ApplyGradient<T, kRelu, kStream> Applier(int64_t row, int64_t j) {
-    return {{problem.x + row, problem.dy + row, applied->affine(), j},
-            problem.dx + row,
-            {outer_scale, slope, offset},
-            j};
+  HWY_INLINE ApplyGradient<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
+    return {{problem, row, applied->affine(), j}, problem, row, {outer_scale, slope, offset}, j};
   }
 };
 
-// Without dx units are only gathered, not written.
+// Without dx and dresidual units are only gathered, not written.
 template <typename P, class Pass>
 void GatherOnly(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
   for (int64_t index = first; index < last; ++index) {
@@ -191,12 +205,12 @@ void GatherOnly(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t 
   }
 }
 
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 void RunBackward(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums, int64_t first,
                  int64_t last) {
   const NcsGeometry geometry{problem.shape, problem.groups, plan};
-  BackwardPass<T, kRelu, kStream> pass(problem, geometry, sums);
-  if (problem.dx == nullptr) {
+  BackwardPass<T, kEnding, kStream> pass(problem, geometry, sums);
+  if (problem.dx == nullptr && problem.dresidual == nullptr) {
     GatherOnly<Stat<T>>(pass, geometry, first, last);
   } else {
     RunPipeline<Stat<T>>(pass, geometry, first, last);
@@ -206,14 +220,9 @@ void RunBackward(const Backward<T>& problem, const simd::NcsPlan& plan, const si
 template <typename T>
 HWY_INLINE void BackwardNcs(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums,
                             int64_t first, int64_t last) {
-  const bool relu = problem.activation == Activation::kRelu;
-  if (relu) {
-    plan.stream ? RunBackward<T, true, true>(problem, plan, sums, first, last)
-                : RunBackward<T, true, false>(problem, plan, sums, first, last);
-  } else {
-    plan.stream ? RunBackward<T, false, true>(problem, plan, sums, first, last)
-                : RunBackward<T, false, false>(problem, plan, sums, first, last);
-  }
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunBackward<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, sums, first, last);
+  });
 }
 
 #define RENORM_DEFINE(T)                                                                              \

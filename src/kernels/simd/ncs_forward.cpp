@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/rows-inl.h"
@@ -81,44 +82,59 @@ struct GatherMoments {
   }
 };
 
-template <typename T, bool kRelu, bool kStream>
+// One row of the output of problem: Forward<T> or Inference<T>.
+template <typename T, Ending kEnding, bool kStream>
 struct ApplyAffine {
   using P = Stat<T>;
   static constexpr bool kActive = true;
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
   const T* HWY_RESTRICT x;
+  const T* HWY_RESTRICT residual;
   T* HWY_RESTRICT y;
   Vec<P> mean;
   Vec<P> scale;
   Vec<P> shift;
+  Vec<P> floor;
 
-  HWY_INLINE ApplyAffine(const T* from, T* to, const simd::Affine<P>& affine, int64_t c)
-      : x(from),
-        y(to),
+  template <class Problem>
+  HWY_INLINE ApplyAffine(const Problem& problem, int64_t row, const simd::Affine<P>& affine, int64_t c)
+      : x(problem.x + row),
+        y(problem.y + row),
         mean(hn::Set(Tag<P>(), affine.mean[c])),
         scale(hn::Set(Tag<P>(), affine.scale[c])),
-        shift(hn::Set(Tag<P>(), affine.shift[c])) {}
-  HWY_INLINE Vec<P> Of(Vec<P> v) const {
-    v = hn::MulAdd(hn::Sub(v, mean), scale, shift);
-    if constexpr (kRelu) v = Relu<P>(v);
-    return v;
+        shift(hn::Set(Tag<P>(), affine.shift[c])),
+        floor(FloorOf<P>(problem.activation)) {
+    if constexpr (kEnding == Ending::kResidual) residual = problem.residual + row;
+  }
+  template <class Load>
+  HWY_INLINE Vec<P> At(int64_t i, const Load& load) const {
+    const Vec<P> added = LoadResidual<kEnding>(residual + i, load);
+    return Finish<kEnding, P>(hn::Sub(load(x + i), mean), scale, shift, added, floor);
+  }
+  HWY_INLINE Vec<P> At(int64_t i) const {
+    return At(i, [](const T* p) HWY_ATTR { return Load(p); });
   }
   HWY_INLINE int64_t Head(int64_t s) const { return kStream ? ElementsToLine(y, s) : 0; }
-  HWY_INLINE void Step(int64_t i) { Store(Of(Load(x + i)), y + i); }
-  HWY_INLINE void StepN(int64_t i, int64_t n) { StoreN(Of(LoadN(x + i, n)), y + i, n); }
+  HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
+  HWY_INLINE void StepN(int64_t i, int64_t n) {
+    StoreN(At(i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }), y + i, n);
+  }
   HWY_INLINE void StreamStep(int64_t i) {
     if constexpr (kStream) {
-      Stream(Of(Load(x + i)), y + i);
+      Stream(At(i), y + i);
     } else {
       Step(i);
     }
   }
   HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
     PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+    if constexpr (kEnding == Ending::kResidual) {
+      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+    }
   }
 };
 
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 struct ForwardPass {
   using P = Stat<T>;
   const Forward<T>& problem;
@@ -154,40 +170,33 @@ struct ForwardPass {
                    {mean, scale, shift});
   }
   HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) { return {problem.x + row, moments[j]}; }
-  HWY_INLINE ApplyAffine<T, kRelu, kStream> Applier(int64_t row, int64_t j) {
-    return {problem.x + row, problem.y + row, {mean, scale, shift}, j};
+  HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
+    return {problem, row, {mean, scale, shift}, j};
   }
 };
 
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 void RunForward(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) {
   const NcsGeometry geometry{problem.shape, problem.groups, plan};
-  ForwardPass<T, kRelu, kStream> pass(problem, geometry);
+  ForwardPass<T, kEnding, kStream> pass(problem, geometry);
   RunPipeline<Stat<T>>(pass, geometry, first, last);
 }
 
 template <typename T>
 HWY_INLINE void ForwardNcs(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first,
                            int64_t last) {
-  const bool relu = problem.activation == Activation::kRelu;
-  if (relu) {
-    plan.stream ? RunForward<T, true, true>(problem, plan, first, last)
-                : RunForward<T, true, false>(problem, plan, first, last);
-  } else {
-    plan.stream ? RunForward<T, false, true>(problem, plan, first, last)
-                : RunForward<T, false, false>(problem, plan, first, last);
-  }
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunForward<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, first, last);
+  });
 }
 
 // A unit is one row of one channel of one example.
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 void RunInference(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, int64_t first,
                   int64_t last) {
   NoGather none;
   for (int64_t row = first; row < last; ++row) {
-    const int64_t offset = row * problem.shape.s;
-    ApplyAffine<T, kRelu, kStream> apply(problem.x + offset, problem.y + offset, affine,
-                                         row % problem.shape.c);
+    ApplyAffine<T, kEnding, kStream> apply(problem, row * problem.shape.s, affine, row % problem.shape.c);
     ForRow<Stat<T>>(none, apply, problem.shape.s);
   }
   if (kStream) hwy::FlushStream();
@@ -196,14 +205,9 @@ void RunInference(const Inference<T>& problem, const simd::Affine<Stat<T>>& affi
 template <typename T>
 HWY_INLINE void InferenceNcs(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, bool stream,
                              int64_t first, int64_t last) {
-  const bool relu = problem.activation == Activation::kRelu;
-  if (relu) {
-    stream ? RunInference<T, true, true>(problem, affine, first, last)
-           : RunInference<T, true, false>(problem, affine, first, last);
-  } else {
-    stream ? RunInference<T, false, true>(problem, affine, first, last)
-           : RunInference<T, false, false>(problem, affine, first, last);
-  }
+  ForEnding(problem, stream, [&](auto ending, auto streams) {
+    RunInference<T, decltype(ending)::value, decltype(streams)::value>(problem, affine, first, last);
+  });
 }
 
 #define RENORM_DEFINE(T)                                                                                   \

@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/nsc-inl.h"
@@ -14,34 +15,37 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// The gradient before the activation: it passes where the output, recomputed as the forward computed it, is
-// not clamped.
-template <bool kRelu, typename P>
-HWY_INLINE Vec<P> Mask(Vec<P> centred, Vec<P> gradient, Vec<P> scale, Vec<P> shift) {
-  if constexpr (kRelu) {
-    const auto closed = hn::Le(hn::MulAdd(centred, scale, shift), hn::Zero(Tag<P>()));
-    return hn::IfThenZeroElse(closed, gradient);
+// The data of rows that are read together: the same offsets in each array. residual is null without one.
+template <typename T>
+struct GradientData {
+  const T* HWY_RESTRICT x;
+  const T* HWY_RESTRICT dy;
+  const T* HWY_RESTRICT residual;
+
+  HWY_INLINE GradientData At(int64_t offset) const {
+    return {x + offset, dy + offset, residual == nullptr ? nullptr : residual + offset};
   }
-  (void)centred, (void)scale, (void)shift;
-  return gradient;
-}
+};
 
 // sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here.
-template <typename T, bool kRelu, int kRows, bool kFirst>
-HWY_INLINE void AddRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT dy, int64_t stride, int64_t c,
+template <typename T, Ending kEnding, int kRows, bool kFirst>
+HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
                         const simd::Affine<Stat<T>>& affine, Stat<T>* HWY_RESTRICT sum,
                         Stat<T>* HWY_RESTRICT products) {
   using P = Stat<T>;
+  constexpr bool kMasked = kEnding != Ending::kPlain;
   const int64_t lanes = Lanes<P>();
   const auto step = [&](int64_t i, auto&& load, auto&& load_parameter) HWY_ATTR {
     const Vec<P> mean = load_parameter(affine.mean + i);
-    const Vec<P> scale = kRelu ? load_parameter(affine.scale + i) : mean;
-    const Vec<P> shift = kRelu ? load_parameter(affine.shift + i) : mean;
+    const Vec<P> scale = kMasked ? load_parameter(affine.scale + i) : mean;
+    const Vec<P> shift = kMasked ? load_parameter(affine.shift + i) : mean;
     Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
     Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(products + i);
     for (int k = 0; k < kRows; ++k) {
-      const Vec<P> centred = hn::Sub(load(x + k * stride + i), mean);
-      const Vec<P> gradient = Mask<kRelu, P>(centred, load(dy + k * stride + i), scale, shift);
+      const int64_t at = k * stride + i;
+      const Vec<P> centred = hn::Sub(load(data.x + at), mean);
+      const Vec<P> residual = LoadResidual<kEnding>(data.residual + at, load);
+      const Vec<P> gradient = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + at));
       a = hn::Add(a, gradient);
       b = hn::MulAdd(gradient, centred, b);
     }
@@ -56,8 +60,9 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT dy, int64
   };
   int64_t i = 0;
   for (; i + lanes <= c; i += lanes) {
-    prefetch(x, i);
-    prefetch(dy, i);
+    prefetch(data.x, i);
+    prefetch(data.dy, i);
+    if constexpr (kEnding == Ending::kResidual) prefetch(data.residual, i);
     step(
         i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
@@ -69,7 +74,7 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, const T* HWY_RESTRICT dy, int64
 }
 
 // The two sums of all channels over the rows so far.
-template <typename T, bool kRelu>
+template <typename T, Ending kEnding>
 class RowSums {
   using P = Stat<T>;
 
@@ -80,31 +85,31 @@ class RowSums {
     std::fill(second, second + c, 0.0);
   }
 
-  HWY_INLINE void Add(const T* x, const T* dy, int64_t stride, int64_t rows) {
+  HWY_INLINE void Add(const GradientData<T>& data, int64_t stride, int64_t rows) {
     for (int64_t row = 0; row < rows; row += kChunkRows) {
-      AddChunk(x + row * stride, dy + row * stride, stride, std::min(kChunkRows, rows - row));
+      AddChunk(data.At(row * stride), stride, std::min(kChunkRows, rows - row));
     }
   }
 
  private:
   template <int kRows, bool kFirst>
-  HWY_INLINE void Rows(const T* x, const T* dy, int64_t stride, int64_t row) {
-    AddRows<T, kRelu, kRows, kFirst>(x + row * stride, dy + row * stride, stride, c_, affine_, sum_.get(),
-                                     products_.get());
+  HWY_INLINE void Rows(const GradientData<T>& data, int64_t stride, int64_t row) {
+    AddRows<T, kEnding, kRows, kFirst>(data.At(row * stride), stride, c_, affine_, sum_.get(),
+                                       products_.get());
   }
 
-  HWY_INLINE void AddChunk(const T* x, const T* dy, int64_t stride, int64_t rows) {
+  HWY_INLINE void AddChunk(const GradientData<T>& data, int64_t stride, int64_t rows) {
     int64_t row = 0;
     if (rows >= kRowsAtOnce) {
-      Rows<kRowsAtOnce, true>(x, dy, stride, 0);
+      Rows<kRowsAtOnce, true>(data, stride, 0);
       for (row = kRowsAtOnce; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
-        Rows<kRowsAtOnce, false>(x, dy, stride, row);
+        Rows<kRowsAtOnce, false>(data, stride, row);
       }
     } else {
-      Rows<1, true>(x, dy, stride, 0);
+      Rows<1, true>(data, stride, 0);
       row = 1;
     }
-    for (; row < rows; ++row) Rows<1, false>(x, dy, stride, row);
+    for (; row < rows; ++row) Rows<1, false>(data, stride, row);
     Merge();
   }
 
@@ -123,80 +128,91 @@ class RowSums {
   double* second_;
 };
 
-template <typename T, bool kRelu>
+template <typename T, Ending kEnding>
 void RunGather(const Backward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
                const simd::Sums& sums, int64_t first, int64_t last) {
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
+  const GradientData<T> data{problem.x, problem.dy, problem.residual};
   for (int64_t unit = first; unit < last; ++unit) {
     const int64_t at = geometry.Group(unit) * c;
-    RowSums<T, kRelu> rows_sums(c, {affine.mean + at, affine.scale + at, affine.shift + at},
-                                sums.first + unit * c, sums.second + unit * c);
-    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
-      rows_sums.Add(problem.x + offset, problem.dy + offset, stride, rows);
-    });
+    RowSums<T, kEnding> rows_sums(c, {affine.mean + at, affine.scale + at, affine.shift + at},
+                                  sums.first + unit * c, sums.second + unit * c);
+    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows)
+                               HWY_ATTR { rows_sums.Add(data.At(offset), stride, rows); });
   }
 }
 
-template <typename T, bool kRelu, bool kStream>
+// Writes dx; with a residual dx and dresidual, either of which may be null.
+template <typename T, Ending kEnding, bool kStream>
 struct RowGradient {
   using P = Stat<T>;
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
-  const T* HWY_RESTRICT x;
-  const T* HWY_RESTRICT dy;
+  GradientData<T> data;
   T* HWY_RESTRICT dx;
+  T* HWY_RESTRICT dresidual;
   simd::Affine<P> affine;
   simd::Gradient<P> gradient;
 
-  template <class Load, class LoadParameter>
-  HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
+  template <class Load, class LoadParameter, class Put>
+  HWY_INLINE void At(int64_t i, const Load& load, const LoadParameter& parameter, const Put& put) const {
+    constexpr bool kMasked = kEnding != Ending::kPlain;
     const Vec<P> mean = parameter(affine.mean + i);
-    const Vec<P> centred = hn::Sub(load(x + i), mean);
-    const Vec<P> scale = kRelu ? parameter(affine.scale + i) : mean;
-    const Vec<P> shift = kRelu ? parameter(affine.shift + i) : mean;
-    const Vec<P> masked = Mask<kRelu, P>(centred, load(dy + i), scale, shift);
+    const Vec<P> centred = hn::Sub(load(data.x + i), mean);
+    const Vec<P> scale = kMasked ? parameter(affine.scale + i) : mean;
+    const Vec<P> shift = kMasked ? parameter(affine.shift + i) : mean;
+    const Vec<P> residual = LoadResidual<kEnding>(data.residual + i, load);
+    const Vec<P> masked = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + i));
     const Vec<P> pull = hn::MulAdd(centred, parameter(gradient.slope + i), parameter(gradient.shift + i));
-    return hn::Mul(parameter(gradient.scale + i), hn::Add(masked, pull));
-  }
-  HWY_INLINE Vec<P> At(int64_t i) const {
-    return At(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
-  }
-  HWY_INLINE int64_t Head(int64_t c) const { return kStream ? ElementsToLine(dx, c) : 0; }
-  HWY_INLINE void Step(int64_t i) { Store(At(i), dx + i); }
-  HWY_INLINE void StreamStep(int64_t i) {
-    if constexpr (kStream) {
-      Stream(At(i), dx + i);
-    } else {
-      Step(i);
+    if constexpr (kEnding == Ending::kResidual) {
+      if (dresidual != nullptr) put(masked, dresidual + i);
+      if (dx == nullptr) return;
     }
+    put(hn::Mul(parameter(gradient.scale + i), hn::Add(masked, pull)), dx + i);
+  }
+  template <class Put>
+  HWY_INLINE void At(int64_t i, const Put& put) const {
+    At(
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); }, put);
+  }
+  HWY_INLINE int64_t Head(int64_t c) const {
+    return kStream ? ElementsToLine(dx != nullptr ? dx : dresidual, c) : 0;
+  }
+  HWY_INLINE void Step(int64_t i) {
+    At(i, [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
+  }
+  HWY_INLINE void StreamStep(int64_t i) {
+    At(i, [](Vec<P> v, T* p) HWY_ATTR { kStream ? Stream(v, p) : Store(v, p); });
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(At(
-               i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
-               [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
-           dx + i, n);
+    At(
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
+        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
   }
   HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
-    PrefetchAhead(dy + i, n * static_cast<int64_t>(sizeof(T)));
+    PrefetchAhead(data.x + i, n * static_cast<int64_t>(sizeof(T)));
+    PrefetchAhead(data.dy + i, n * static_cast<int64_t>(sizeof(T)));
+    if constexpr (kEnding == Ending::kResidual) {
+      PrefetchAhead(data.residual + i, n * static_cast<int64_t>(sizeof(T)));
+    }
   }
 };
 
 // Backwards through the units: what the gathering pass read last may still be in cache.
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
               const simd::Gradient<Stat<T>>& gradient, int64_t first, int64_t last) {
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
+  const GradientData<T> data{problem.x, problem.dy, problem.residual};
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
       for (int64_t row = 0; row < rows; ++row, offset += stride) {
-        RowGradient<T, kRelu, kStream> output{
-            problem.x + offset,
-            problem.dy + offset,
-            problem.dx + offset,
+        RowGradient<T, kEnding, kStream> output{
+            data.At(offset),
+            problem.dx == nullptr ? nullptr : problem.dx + offset,
+            problem.dresidual == nullptr ? nullptr : problem.dresidual + offset,
             {affine.mean + at, affine.scale + at, affine.shift + at},
             {gradient.scale + at, gradient.slope + at, gradient.shift + at}};
         AlongRow<Stat<T>>(output, c);
@@ -210,21 +226,19 @@ template <typename T>
 HWY_INLINE void GatherBackward(const Backward<T>& problem, const simd::NscPlan& plan,
                                const simd::Affine<Stat<T>>& affine, const simd::Sums& sums, int64_t first,
                                int64_t last) {
-  problem.activation == Activation::kRelu ? RunGather<T, true>(problem, plan, affine, sums, first, last)
-                                          : RunGather<T, false>(problem, plan, affine, sums, first, last);
+  ForEnding(problem, false, [&](auto ending, auto) {
+    RunGather<T, decltype(ending)::value>(problem, plan, affine, sums, first, last);
+  });
 }
 
 template <typename T>
 HWY_INLINE void ApplyBackward(const Backward<T>& problem, const simd::NscPlan& plan,
                               const simd::Affine<Stat<T>>& affine, const simd::Gradient<Stat<T>>& gradient,
                               int64_t first, int64_t last) {
-  if (problem.activation == Activation::kRelu) {
-    plan.stream ? RunApply<T, true, true>(problem, plan, affine, gradient, first, last)
-                : RunApply<T, true, false>(problem, plan, affine, gradient, first, last);
-  } else {
-    plan.stream ? RunApply<T, false, true>(problem, plan, affine, gradient, first, last)
-                : RunApply<T, false, false>(problem, plan, affine, gradient, first, last);
-  }
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunApply<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, gradient, first,
+                                                                  last);
+  });
 }
 
 // Adds the units of a group, in order, into those of its first unit; then the gradient's coefficients.

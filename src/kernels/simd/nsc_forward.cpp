@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/nsc-inl.h"
@@ -178,25 +179,29 @@ HWY_INLINE void FoldNsc(const Forward<T>& problem, const simd::NscPlan& plan, co
                  {affine.mean + at, affine.scale + at, affine.shift + at});
 }
 
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 struct RowOutput {
   using P = Stat<T>;
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
   const T* HWY_RESTRICT x;
+  const T* HWY_RESTRICT residual;
   T* HWY_RESTRICT y;
   const P* HWY_RESTRICT mean;
   const P* HWY_RESTRICT scale;
   const P* HWY_RESTRICT shift;
+  Vec<P> floor;
 
-  static HWY_INLINE Vec<P> Of(Vec<P> v, Vec<P> mean, Vec<P> scale, Vec<P> shift) {
-    v = hn::MulAdd(hn::Sub(v, mean), scale, shift);
-    if constexpr (kRelu) v = Relu<P>(v);
-    return v;
+  template <class Load, class LoadParameter>
+  HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
+    const Vec<P> centred = hn::Sub(load(x + i), parameter(mean + i));
+    return Finish<kEnding, P>(centred, parameter(scale + i), parameter(shift + i),
+                              LoadResidual<kEnding>(residual + i, load), floor);
+  }
+  HWY_INLINE Vec<P> At(int64_t i) const {
+    return At(
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   HWY_INLINE int64_t Head(int64_t c) const { return kStream ? ElementsToLine(y, c) : 0; }
-  HWY_INLINE Vec<P> At(int64_t i) const {
-    return Of(Load(x + i), Load(mean + i), Load(scale + i), Load(shift + i));
-  }
   HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
   HWY_INLINE void StreamStep(int64_t i) {
     if constexpr (kStream) {
@@ -206,25 +211,34 @@ struct RowOutput {
     }
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(Of(LoadN(x + i, n), LoadN(mean + i, n), LoadN(scale + i, n), LoadN(shift + i, n)), y + i, n);
+    StoreN(At(
+               i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+               [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
+           y + i, n);
   }
   HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
     PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+    if constexpr (kEnding == Ending::kResidual) {
+      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+    }
   }
 };
 
 // Backwards through the units: what the gathering pass read last may still be in cache.
-template <typename T, bool kRelu, bool kStream>
+template <typename T, Ending kEnding, bool kStream>
 void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
               int64_t first, int64_t last) {
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
+  const Vec<Stat<T>> floor = FloorOf<Stat<T>>(problem.activation);
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
       for (int64_t row = 0; row < rows; ++row, offset += stride) {
-        RowOutput<T, kRelu, kStream> output{problem.x + offset, problem.y + offset, affine.mean + at,
-                                            affine.scale + at, affine.shift + at};
+        const T* residual = kEnding == Ending::kResidual ? problem.residual + offset : nullptr;
+        RowOutput<T, kEnding, kStream> output{
+            problem.x + offset, residual, problem.y + offset, affine.mean + at, affine.scale + at,
+            affine.shift + at,  floor};
         AlongRow<Stat<T>>(output, c);
       }
     });
@@ -235,13 +249,9 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
 template <typename T>
 HWY_INLINE void ApplyNsc(const Forward<T>& problem, const simd::NscPlan& plan,
                          const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
-  if (problem.activation == Activation::kRelu) {
-    plan.stream ? RunApply<T, true, true>(problem, plan, affine, first, last)
-                : RunApply<T, true, false>(problem, plan, affine, first, last);
-  } else {
-    plan.stream ? RunApply<T, false, true>(problem, plan, affine, first, last)
-                : RunApply<T, false, false>(problem, plan, affine, first, last);
-  }
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunApply<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, first, last);
+  });
 }
 
 #define RENORM_DEFINE(T)                                                                              \
