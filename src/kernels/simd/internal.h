@@ -27,6 +27,7 @@ struct NcsPlan {
   int64_t blocks;  // per group
   int64_t units;
   bool stream;  // outputs bypass the cache
+  bool runs;    // rows are short: the functions for runs take the units
 };
 
 // Channels-last: a unit is `rows` rows (n x s of a group, in order) of all channels.
@@ -56,6 +57,9 @@ struct Gradient {
   void forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last);             \
   void backward_ncs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first,        \
                     int64_t last);                                                                           \
+  void forward_ncs_runs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last);        \
+  void backward_ncs_runs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first,   \
+                         int64_t last);                                                                      \
   void inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream, int64_t first, \
                      int64_t last);                                                                          \
   void gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,           \

@@ -14,6 +14,11 @@ namespace {
 constexpr int64_t kStreamBytes = int64_t{8} << 20;
 // Channels-first blocks span about this many neighbouring values of an example.
 constexpr int64_t kBlockValues = 1024;
+// Channels-first rows shorter than this, and not of whole cache lines, are taken as runs. The limit is higher
+// where outputs bypass the cache, because lines that two rows share are slow there.
+constexpr int64_t kShortRow = 128;
+constexpr int64_t kShortStreamedRow = 320;
+constexpr int64_t kLineBytes = 64;
 // Channels-last units: the minimum number of rows, and the maximum number of units per group.
 constexpr int64_t kMinRows = 256;
 constexpr int64_t kMaxBlocks = 64;
@@ -33,10 +38,13 @@ bool streams(const Shape& shape) {
 
 template <typename T>
 simd::NcsPlan plan_ncs(const Shape& shape, const Groups& groups) {
+  const bool stream = streams<T>(shape);
+  const bool whole_lines = shape.s * static_cast<int64_t>(sizeof(T)) % kLineBytes == 0;
+  const bool runs = !whole_lines && shape.s < (stream ? kShortStreamedRow : kShortRow);
   const int64_t block =
       std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(simd::kMaxBlock, shape.c));
   const int64_t blocks = ceil_div(shape.c, block);
-  return {block, blocks, groups.count * blocks, streams<T>(shape)};
+  return {block, blocks, groups.count * blocks, stream, runs};
 }
 
 template <typename T>
@@ -213,9 +221,9 @@ std::unique_ptr<T[]> settle_residual(Backward<T>* problem, const ParallelFor& pa
 
 // Whether aligned lines of one output are aligned in the other. Either may be null.
 bool same_alignment(const void* a, const void* b) {
-  constexpr uintptr_t kLineBytes = 64;
+  constexpr uintptr_t kLine = kLineBytes;
   return a == nullptr || b == nullptr ||
-         reinterpret_cast<uintptr_t>(a) % kLineBytes == reinterpret_cast<uintptr_t>(b) % kLineBytes;
+         reinterpret_cast<uintptr_t>(a) % kLine == reinterpret_cast<uintptr_t>(b) % kLine;
 }
 
 }  // namespace
@@ -240,8 +248,10 @@ void forward(const Forward<T>& given, const ParallelFor& parallel_for) {
     return;
   }
   const simd::NcsPlan plan = plan_ncs<T>(problem.shape, problem.groups);
-  parallel_for(plan.units,
-               [&](int64_t first, int64_t last) { simd::forward_ncs(problem, plan, first, last); });
+  parallel_for(plan.units, [&](int64_t first, int64_t last) {
+    plan.runs ? simd::forward_ncs_runs(problem, plan, first, last)
+              : simd::forward_ncs(problem, plan, first, last);
+  });
 }
 
 template <typename T>
@@ -275,7 +285,8 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
   plan.stream = plan.stream && may_stream;
   SumArrays sums(statistics);
   parallel_for(plan.units, [&](int64_t first, int64_t last) {
-    simd::backward_ncs(problem, plan, sums.get(), first, last);
+    plan.runs ? simd::backward_ncs_runs(problem, plan, sums.get(), first, last)
+              : simd::backward_ncs(problem, plan, sums.get(), first, last);
   });
   reduce_groups(problem, sums.get(), shape.c);
 }

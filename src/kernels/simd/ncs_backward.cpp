@@ -101,6 +101,7 @@ struct ApplyGradient : GradientRow<T, kEnding> {
   using P = Stat<T>;
   using Row = GradientRow<T, kEnding>;
   static constexpr bool kActive = true;
+  static constexpr bool kStreams = kStream;
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
   T* HWY_RESTRICT dx;
   T* HWY_RESTRICT dresidual;
@@ -174,6 +175,9 @@ struct BackwardPass {
     AffineOf<T>(problem, unit.group, unit.first, unit.first + unit.width, gathered->affine());
     for (int64_t j = 0; j < unit.width; ++j) sums[j].Start();
   }
+  HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
+    ForUnits<P>(*this, geometry, current, next, reverse);
+  }
   HWY_INLINE void Fold(const NcsUnit& unit) {
     const int64_t row = unit.group * geometry.shape.c + unit.first;
     for (int64_t j = 0; j < unit.width; ++j) {
@@ -194,26 +198,15 @@ struct BackwardPass {
   }
 };
 
-// Without dx and dresidual units are only gathered, not written.
-template <typename P, class Pass>
-void GatherOnly(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
-  for (int64_t index = first; index < last; ++index) {
-    const NcsUnit unit = geometry.Unit(index);
-    pass.Start(unit);
-    ForUnits<P>(pass, geometry, nullptr, &unit, GatheredBackwards(index));
-    pass.Fold(unit);
-  }
-}
-
 template <typename T, Ending kEnding, bool kStream>
 void RunBackward(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums, int64_t first,
                  int64_t last) {
   const NcsGeometry geometry{problem.shape, problem.groups, plan};
   BackwardPass<T, kEnding, kStream> pass(problem, geometry, sums);
   if (problem.dx == nullptr && problem.dresidual == nullptr) {
-    GatherOnly<Stat<T>>(pass, geometry, first, last);
+    GatherOnly(pass, geometry, first, last);
   } else {
-    RunPipeline<Stat<T>>(pass, geometry, first, last);
+    RunPipeline(pass, geometry, first, last);
   }
 }
 

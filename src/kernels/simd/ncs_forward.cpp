@@ -9,46 +9,22 @@
 #include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
 #include "kernels/simd/internal.h"
+#include "kernels/simd/moments-inl.h"
 #include "kernels/simd/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// Count, mean and sum of squared distances of one channel of one group. Chunks are summed in the data's
-// precision, shifted by the previous chunk's mean, and merged in double.
+// The moments of one channel of one group and the sums of its current chunk.
 template <typename P>
-struct Moments {
+struct LaneMoments {
+  Moments<P> moments;
   LaneSums<P> sums;
-  P shift;
-  double count;
-  double mean;
-  double m2;
-
-  // The first shift is the median of five values of the channel. A shift that is an outlier, far from almost
-  // all values, would cancel away digits of the first chunk's variance.
-  template <typename T>
-  HWY_INLINE void Start(const T* channel, const int64_t (&places)[kPlaces]) {
-    shift = hn::GetLane(MedianOfFive(LoadOne(channel + places[0]), LoadOne(channel + places[1]),
-                                     LoadOne(channel + places[2]), LoadOne(channel + places[3]),
-                                     LoadOne(channel + places[4])));
-    count = mean = m2 = 0.0;
-    sums.Clear();
-  }
 
   HWY_NOINLINE void Flush() {
     if (sums.count == 0) return;
-    const double n = static_cast<double>(sums.count);
-    const double sum = SumLanes(sums.first);
-    const double offset = sum / n;
-    const double chunk_mean = static_cast<double>(shift) + offset;
-    const double squares = SumLanes(sums.second) - sum * offset;
-    const double total = count + n;
-    const double delta = count == 0.0 ? 0.0 : chunk_mean - mean;
-    mean = count == 0.0 ? chunk_mean : mean + delta * (n / total);
-    m2 += (squares < 0.0 ? 0.0 : squares) + delta * delta * (count * n / total);
-    count = total;
-    shift = static_cast<P>(chunk_mean);
+    moments.Merge(static_cast<double>(sums.count), SumLanes(sums.first), SumLanes(sums.second));
     sums.Clear();
   }
 };
@@ -58,13 +34,13 @@ struct GatherMoments {
   using P = Stat<T>;
   static constexpr bool kActive = true;
   const T* HWY_RESTRICT x;
-  Moments<P>& moments;
+  LaneMoments<P>& total;
   Vec<P> shift;
   VectorSums<P> sums;
 
-  HWY_INLINE GatherMoments(const T* row, Moments<P>& to) : x(row), moments(to) {}
+  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to) : x(row), total(to) {}
   HWY_INLINE void Begin() {
-    shift = hn::Set(Tag<P>(), moments.shift);
+    shift = hn::Set(Tag<P>(), total.moments.shift);
     sums.Clear();
   }
   HWY_INLINE void Add(Vec<P> v, int k) {
@@ -77,8 +53,8 @@ struct GatherMoments {
     PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
   }
   HWY_INLINE void End(int64_t values) {
-    sums.AddTo(moments.sums, values);
-    if (moments.sums.count >= kChunk) moments.Flush();
+    sums.AddTo(total.sums, values);
+    if (total.sums.count >= kChunk) total.Flush();
   }
 };
 
@@ -87,6 +63,7 @@ template <typename T, Ending kEnding, bool kStream>
 struct ApplyAffine {
   using P = Stat<T>;
   static constexpr bool kActive = true;
+  static constexpr bool kStreams = kStream;
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT residual;
@@ -139,7 +116,7 @@ struct ForwardPass {
   using P = Stat<T>;
   const Forward<T>& problem;
   const NcsGeometry& geometry;
-  Moments<P> moments[simd::kMaxBlock];
+  LaneMoments<P> channels[simd::kMaxBlock];
   P mean[simd::kMaxBlock];
   P scale[simd::kMaxBlock];
   P shift[simd::kMaxBlock];
@@ -147,29 +124,28 @@ struct ForwardPass {
   ForwardPass(const Forward<T>& p, const NcsGeometry& g) : problem(p), geometry(g) {}
 
   HWY_INLINE void Start(const NcsUnit& unit) {
-    const int64_t s = geometry.shape.s;
-    // Spread over examples and over positions, in different orders.
-    int64_t places[kPlaces];
-    for (int64_t k = 0; k < kPlaces; ++k) {
-      const int64_t example = (2 * k + 1) * geometry.groups.size / (2 * kPlaces);
-      const int64_t position = (2 * (2 * k % kPlaces) + 1) * s / (2 * kPlaces);
-      places[k] = geometry.Row(unit, example, 0) + position;
+    const Places places = PlacesOf(geometry, unit);
+    for (int64_t j = 0; j < unit.width; ++j) {
+      channels[j].moments.Start(problem.x + j * geometry.shape.s, places);
+      channels[j].sums.Clear();
     }
-    for (int64_t j = 0; j < unit.width; ++j) moments[j].Start(problem.x + j * s, places);
+  }
+  HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
+    ForUnits<P>(*this, geometry, current, next, reverse);
   }
   HWY_INLINE void Fold(const NcsUnit& unit) {
     double means[simd::kMaxBlock];
     double m2s[simd::kMaxBlock];
     for (int64_t j = 0; j < unit.width; ++j) {
-      moments[j].Flush();
-      means[j] = moments[j].mean;
-      m2s[j] = moments[j].m2;
+      channels[j].Flush();
+      means[j] = channels[j].moments.mean;
+      m2s[j] = channels[j].moments.m2;
     }
     const double count = static_cast<double>(geometry.groups.size * geometry.shape.s);
     FoldForward<T>(problem, unit.group, unit.first, unit.first + unit.width, count, means, m2s,
                    {mean, scale, shift});
   }
-  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) { return {problem.x + row, moments[j]}; }
+  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) { return {problem.x + row, channels[j]}; }
   HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
     return {problem, row, {mean, scale, shift}, j};
   }
@@ -179,7 +155,7 @@ template <typename T, Ending kEnding, bool kStream>
 void RunForward(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) {
   const NcsGeometry geometry{problem.shape, problem.groups, plan};
   ForwardPass<T, kEnding, kStream> pass(problem, geometry);
-  RunPipeline<Stat<T>>(pass, geometry, first, last);
+  RunPipeline(pass, geometry, first, last);
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// Channels-last loops: which rows a unit has, and how vectors go along one row of channels.
+// Channels-last units: which rows they have.
 #if defined(RENORM_KERNELS_SIMD_NSC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RENORM_KERNELS_SIMD_NSC_INL_H_
 #undef RENORM_KERNELS_SIMD_NSC_INL_H_
@@ -8,20 +8,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 
-#include "kernels/simd/channels-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
-
-// Rows summed in the data's own precision before they are merged in double.
-constexpr int64_t kChunkRows = 64;
-// Rows processed together, so that a sum is loaded and stored once for all of them.
-constexpr int kRowsAtOnce = 4;
 
 // Where the rows of a channels-last problem are.
 struct NscGeometry {
@@ -64,35 +57,6 @@ struct NscGeometry {
     }
   }
 };
-
-// Scratch of c values, rounded up so that whole vectors fit.
-template <typename P>
-class Scratch {
- public:
-  explicit Scratch(int64_t c) : data_(new P[static_cast<size_t>(c + 2 * Lanes<P>())]) {}
-  P* get() { return data_.get(); }
-
- private:
-  std::unique_ptr<P[]> data_;
-};
-
-// Applies op.Step(i), op.StepN(i, n) along c channels, and op.StreamStep on the aligned lines in between.
-template <typename P, class Op>
-HWY_INLINE void AlongRow(Op& op, int64_t c) {
-  const int64_t lanes = Lanes<P>();
-  const int64_t head = op.Head(c);
-  int64_t i = 0;
-  for (; i + lanes <= head; i += lanes) op.Step(i);
-  if (i < head) op.StepN(i, head - i);
-  i = head;
-  const int64_t line = std::max(lanes, Op::kLine);
-  for (; i + line <= c; i += line) {
-    op.Prefetch(i, line);
-    for (int64_t k = 0; k < line; k += lanes) op.StreamStep(i + k);
-  }
-  for (; i + lanes <= c; i += lanes) op.Step(i);
-  if (i < c) op.StepN(i, c - i);
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace renorm::kernels

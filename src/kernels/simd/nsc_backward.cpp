@@ -6,6 +6,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "kernels/simd/backward_rows-inl.h"
 #include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
 #include "kernels/simd/internal.h"
@@ -14,64 +15,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
-
-// The data of rows that are read together: the same offsets in each array. residual is null without one.
-template <typename T>
-struct GradientData {
-  const T* HWY_RESTRICT x;
-  const T* HWY_RESTRICT dy;
-  const T* HWY_RESTRICT residual;
-
-  HWY_INLINE GradientData At(int64_t offset) const {
-    return {x + offset, dy + offset, residual == nullptr ? nullptr : residual + offset};
-  }
-};
-
-// sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here.
-template <typename T, Ending kEnding, int kRows, bool kFirst>
-HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
-                        const simd::Affine<Stat<T>>& affine, Stat<T>* HWY_RESTRICT sum,
-                        Stat<T>* HWY_RESTRICT products) {
-  using P = Stat<T>;
-  constexpr bool kMasked = kEnding != Ending::kPlain;
-  const int64_t lanes = Lanes<P>();
-  const auto step = [&](int64_t i, auto&& load, auto&& load_parameter) HWY_ATTR {
-    const Vec<P> mean = load_parameter(affine.mean + i);
-    const Vec<P> scale = kMasked ? load_parameter(affine.scale + i) : mean;
-    const Vec<P> shift = kMasked ? load_parameter(affine.shift + i) : mean;
-    Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
-    Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(products + i);
-    for (int k = 0; k < kRows; ++k) {
-      const int64_t at = k * stride + i;
-      const Vec<P> centred = hn::Sub(load(data.x + at), mean);
-      const Vec<P> residual = LoadResidual<kEnding>(data.residual + at, load);
-      const Vec<P> gradient = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + at));
-      a = hn::Add(a, gradient);
-      b = hn::MulAdd(gradient, centred, b);
-    }
-    Store(a, sum + i);
-    Store(b, products + i);
-  };
-  const auto prefetch = [&](const T* p, int64_t i) HWY_ATTR {
-    for (int k = 0; k < kRows; ++k) {
-      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
-          reinterpret_cast<uintptr_t>(p) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
-    }
-  };
-  int64_t i = 0;
-  for (; i + lanes <= c; i += lanes) {
-    prefetch(data.x, i);
-    prefetch(data.dy, i);
-    if constexpr (kEnding == Ending::kResidual) prefetch(data.residual, i);
-    step(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
-  }
-  if (i < c) {
-    step(
-        i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); },
-        [c, i](const P* p) HWY_ATTR { return LoadN(p, c - i); });
-  }
-}
 
 // The two sums of all channels over the rows so far.
 template <typename T, Ending kEnding>
@@ -142,61 +85,6 @@ void RunGather(const Backward<T>& problem, const simd::NscPlan& plan, const simd
                                HWY_ATTR { rows_sums.Add(data.At(offset), stride, rows); });
   }
 }
-
-// Writes dx; with a residual dx and dresidual, either of which may be null.
-template <typename T, Ending kEnding, bool kStream>
-struct RowGradient {
-  using P = Stat<T>;
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
-  GradientData<T> data;
-  T* HWY_RESTRICT dx;
-  T* HWY_RESTRICT dresidual;
-  simd::Affine<P> affine;
-  simd::Gradient<P> gradient;
-
-  template <class Load, class LoadParameter, class Put>
-  HWY_INLINE void At(int64_t i, const Load& load, const LoadParameter& parameter, const Put& put) const {
-    constexpr bool kMasked = kEnding != Ending::kPlain;
-    const Vec<P> mean = parameter(affine.mean + i);
-    const Vec<P> centred = hn::Sub(load(data.x + i), mean);
-    const Vec<P> scale = kMasked ? parameter(affine.scale + i) : mean;
-    const Vec<P> shift = kMasked ? parameter(affine.shift + i) : mean;
-    const Vec<P> residual = LoadResidual<kEnding>(data.residual + i, load);
-    const Vec<P> masked = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + i));
-    const Vec<P> pull = hn::MulAdd(centred, parameter(gradient.slope + i), parameter(gradient.shift + i));
-    if constexpr (kEnding == Ending::kResidual) {
-      if (dresidual != nullptr) put(masked, dresidual + i);
-      if (dx == nullptr) return;
-    }
-    put(hn::Mul(parameter(gradient.scale + i), hn::Add(masked, pull)), dx + i);
-  }
-  template <class Put>
-  HWY_INLINE void At(int64_t i, const Put& put) const {
-    At(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); }, put);
-  }
-  HWY_INLINE int64_t Head(int64_t c) const {
-    return kStream ? ElementsToLine(dx != nullptr ? dx : dresidual, c) : 0;
-  }
-  HWY_INLINE void Step(int64_t i) {
-    At(i, [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
-  }
-  HWY_INLINE void StreamStep(int64_t i) {
-    At(i, [](Vec<P> v, T* p) HWY_ATTR { kStream ? Stream(v, p) : Store(v, p); });
-  }
-  HWY_INLINE void StepN(int64_t i, int64_t n) {
-    At(
-        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
-        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
-  }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(data.x + i, n * static_cast<int64_t>(sizeof(T)));
-    PrefetchAhead(data.dy + i, n * static_cast<int64_t>(sizeof(T)));
-    if constexpr (kEnding == Ending::kResidual) {
-      PrefetchAhead(data.residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
-  }
-};
 
 // Backwards through the units: what the gathering pass read last may still be in cache.
 template <typename T, Ending kEnding, bool kStream>

@@ -9,42 +9,13 @@
 
 #include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
+#include "kernels/simd/forward_rows-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/nsc-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
-
-// sum += x - shift and squares += (x - shift)^2 over kRows rows; kFirst: sums start here.
-template <typename T, int kRows, bool kFirst>
-HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, const Stat<T>* HWY_RESTRICT shift,
-                        Stat<T>* HWY_RESTRICT sum, Stat<T>* HWY_RESTRICT squares) {
-  using P = Stat<T>;
-  const int64_t lanes = Lanes<P>();
-  const auto step = [&](int64_t i, auto&& load) HWY_ATTR {
-    const Vec<P> centre = Load(shift + i);
-    Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
-    Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(squares + i);
-    for (int k = 0; k < kRows; ++k) {
-      const Vec<P> v = hn::Sub(load(x + k * stride + i), centre);
-      a = hn::Add(a, v);
-      b = hn::MulAdd(v, v, b);
-    }
-    Store(a, sum + i);
-    Store(b, squares + i);
-  };
-  int64_t i = 0;
-  for (; i + lanes <= c; i += lanes) {
-    for (int k = 0; k < kRows; ++k) {
-      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
-          reinterpret_cast<uintptr_t>(x) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
-    }
-    step(i, [](const T* p) HWY_ATTR { return Load(p); });
-  }
-  // Lanes beyond the last channel hold values that are never read.
-  if (i < c) step(i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); });
-}
 
 // Up to this many rows an outlier as the shift costs no accuracy that float has.
 constexpr int64_t kFewRows = 24;
@@ -178,51 +149,6 @@ HWY_INLINE void FoldNsc(const Forward<T>& problem, const simd::NscPlan& plan, co
   FoldForward<T>(problem, group, first, last, count, mean, m2,
                  {affine.mean + at, affine.scale + at, affine.shift + at});
 }
-
-template <typename T, Ending kEnding, bool kStream>
-struct RowOutput {
-  using P = Stat<T>;
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
-  const T* HWY_RESTRICT x;
-  const T* HWY_RESTRICT residual;
-  T* HWY_RESTRICT y;
-  const P* HWY_RESTRICT mean;
-  const P* HWY_RESTRICT scale;
-  const P* HWY_RESTRICT shift;
-  Vec<P> floor;
-
-  template <class Load, class LoadParameter>
-  HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
-    const Vec<P> centred = hn::Sub(load(x + i), parameter(mean + i));
-    return Finish<kEnding, P>(centred, parameter(scale + i), parameter(shift + i),
-                              LoadResidual<kEnding>(residual + i, load), floor);
-  }
-  HWY_INLINE Vec<P> At(int64_t i) const {
-    return At(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
-  }
-  HWY_INLINE int64_t Head(int64_t c) const { return kStream ? ElementsToLine(y, c) : 0; }
-  HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
-  HWY_INLINE void StreamStep(int64_t i) {
-    if constexpr (kStream) {
-      Stream(At(i), y + i);
-    } else {
-      Step(i);
-    }
-  }
-  HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(At(
-               i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
-               [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
-           y + i, n);
-  }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
-    if constexpr (kEnding == Ending::kResidual) {
-      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
-  }
-};
 
 // Backwards through the units: what the gathering pass read last may still be in cache.
 template <typename T, Ending kEnding, bool kStream>

@@ -1,5 +1,4 @@
-// Channels-first loops: one row, and the pipeline over blocks of channels in which one block is written while
-// the next is gathered, so that reads from memory, reads from cache and stores overlap.
+// Channels-first loops over rows: one row, and all rows of a unit.
 #if defined(RENORM_KERNELS_SIMD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RENORM_KERNELS_SIMD_ROWS_INL_H_
 #undef RENORM_KERNELS_SIMD_ROWS_INL_H_
@@ -10,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/simd/internal.h"
+#include "kernels/simd/ncs-inl.h"
 #include "kernels/simd/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,35 +114,9 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
       for (int64_t k = 0; k < line; k += lanes) apply.StreamStep(done + k);
     }
     for (; done + lanes <= s; done += lanes) apply.Step(done);
-    if (done < s) apply.StepN(done, s - done);
+    if (done < s) WriteTail(apply, done, s, lanes);
   }
 }
-
-// Channels [first, first + width) of one group.
-struct NcsUnit {
-  int64_t group;
-  int64_t first;
-  int64_t width;
-};
-
-// Where the rows of a channels-first problem are.
-struct NcsGeometry {
-  Shape shape;
-  Groups groups;
-  simd::NcsPlan plan;
-
-  HWY_INLINE NcsUnit Unit(int64_t index) const {
-    const int64_t first = index % plan.blocks * plan.block;
-    return {index / plan.blocks, first, std::min(plan.block, shape.c - first)};
-  }
-  // Offset of channel unit.first + j of the group's example number `example`.
-  HWY_INLINE int64_t Row(const NcsUnit& unit, int64_t example, int64_t j) const {
-    const int64_t n = unit.group * groups.group_step + example * groups.example_step;
-    return (n * shape.c + unit.first + j) * shape.s;
-  }
-};
-
-HWY_INLINE bool GatheredBackwards(int64_t unit) { return unit % 2 != 0; }
 
 // All rows of both units: writes `current`, gathers `next`; either may be null. Examples go backwards if
 // `reverse`.
@@ -172,30 +145,6 @@ HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUni
       ForRow<P>(gather, no_apply, s);
     }
   }
-}
-
-// Units [first, last) through a Pass: Start(unit) before a unit is gathered, Fold(unit) between its gathering
-// and its writing. A unit's Start follows the Fold of the previous unit. A unit is written in the direction
-// opposite to its gathering, so that the rows read last, which are still in cache, are written first. The
-// direction of gathering depends on the unit alone, not on the range.
-template <typename P, class Pass>
-HWY_INLINE void RunPipeline(Pass& pass, const NcsGeometry& geometry, int64_t first, int64_t last) {
-  NcsUnit current = geometry.Unit(first);
-  pass.Start(current);
-  ForUnits<P>(pass, geometry, nullptr, &current, GatheredBackwards(first));
-  for (int64_t index = first; index < last; ++index) {
-    pass.Fold(current);
-    const bool reverse = GatheredBackwards(index + 1);
-    if (index + 1 == last) {
-      ForUnits<P>(pass, geometry, &current, nullptr, reverse);
-      break;
-    }
-    const NcsUnit next = geometry.Unit(index + 1);
-    pass.Start(next);
-    ForUnits<P>(pass, geometry, &current, &next, reverse);
-    current = next;
-  }
-  hwy::FlushStream();
 }
 
 }  // namespace HWY_NAMESPACE

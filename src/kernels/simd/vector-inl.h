@@ -166,6 +166,25 @@ HWY_INLINE void PrefetchAhead(const void* p, int64_t bytes) {
   }
 }
 
+// Prefetches the line of the value `distance` beyond p. Never faults.
+template <typename T>
+HWY_INLINE void PrefetchAt(const T* p, int64_t distance) {
+  const uintptr_t offset = sizeof(T) * static_cast<uintptr_t>(distance);
+  hwy::Prefetch(reinterpret_cast<const uint8_t*>(reinterpret_cast<uintptr_t>(p) + offset));
+}
+
+// Writes values [done, s) of a row, less than a vector: with a whole vector that ends with the row, if there
+// is room for it, because masked stores are slow on some CPUs. The values that it writes again do not change.
+// Not so into a line that was streamed.
+template <class Apply>
+HWY_INLINE void WriteTail(Apply& apply, int64_t done, int64_t s, int64_t lanes) {
+  if (!Apply::kStreams && s >= lanes) {
+    apply.Step(s - lanes);
+  } else {
+    apply.StepN(done, s - done);
+  }
+}
+
 // How many of s elements at p lie before the first cache line border.
 template <typename T>
 HWY_INLINE int64_t ElementsToLine(const T* p, int64_t s) {

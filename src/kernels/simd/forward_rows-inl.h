@@ -1,0 +1,113 @@
+// Operations of the forward on the rows of along-inl.h.
+#if defined(RENORM_KERNELS_SIMD_FORWARD_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RENORM_KERNELS_SIMD_FORWARD_ROWS_INL_H_
+#undef RENORM_KERNELS_SIMD_FORWARD_ROWS_INL_H_
+#else
+#define RENORM_KERNELS_SIMD_FORWARD_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/simd/along-inl.h"
+#include "kernels/simd/ending-inl.h"
+#include "kernels/simd/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+
+// sum += x - shift and squares += (x - shift)^2 over kRows rows; kFirst: sums start here. kRun: the
+// first `head` values are taken apart, so that the rest is aligned, and the rows after these are not
+// prefetched.
+template <typename T, int kRows, bool kFirst, bool kRun = false>
+HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, const Stat<T>* HWY_RESTRICT shift,
+                        Stat<T>* HWY_RESTRICT sum, Stat<T>* HWY_RESTRICT squares, int64_t head = 0) {
+  using P = Stat<T>;
+  const int64_t lanes = Lanes<P>();
+  const auto step = [&](int64_t i, auto&& centred) HWY_ATTR {
+    const Vec<P> centre = Load(shift + i);
+    Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
+    Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(squares + i);
+    for (int k = 0; k < kRows; ++k) {
+      const Vec<P> v = centred(x + k * stride + i, centre);
+      a = hn::Add(a, v);
+      b = hn::MulAdd(v, v, b);
+    }
+    Store(a, sum + i);
+    Store(b, squares + i);
+  };
+  int64_t i = 0;
+  for (; kRun && i < head; i += lanes) {
+    const int64_t n = std::min(lanes, head - i);
+    step(i, [n](const T* p, Vec<P> centre) HWY_ATTR { return KeepN<P>(hn::Sub(LoadN(p, n), centre), n); });
+  }
+  i = head;
+  for (; i + lanes <= c; i += lanes) {
+    for (int k = 0; !kRun && k < kRows; ++k) {
+      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
+          reinterpret_cast<uintptr_t>(x) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
+    }
+    step(i, [](const T* p, Vec<P> centre) HWY_ATTR { return hn::Sub(Load(p), centre); });
+  }
+  // Lanes beyond the last channel hold values that are never read.
+  if (i < c) {
+    step(i, [c, i](const T* p, Vec<P> centre) HWY_ATTR { return hn::Sub(LoadN(p, c - i), centre); });
+  }
+}
+
+template <typename T, Ending kEnding, bool kStream>
+struct RowOutput {
+  using P = Stat<T>;
+  static constexpr bool kStreams = kStream;
+  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  const T* HWY_RESTRICT x;
+  const T* HWY_RESTRICT residual;
+  T* HWY_RESTRICT y;
+  const P* HWY_RESTRICT mean;
+  const P* HWY_RESTRICT scale;
+  const P* HWY_RESTRICT shift;
+  Vec<P> floor;
+  // In elements from this row to the one written next. Not 0: whole vectors of y are aligned, and the lines
+  // of the next row are prefetched, because runs are too short for the CPU to do it.
+  int64_t next = 0;
+
+  template <class Load, class LoadParameter>
+  HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
+    const Vec<P> centred = hn::Sub(load(x + i), parameter(mean + i));
+    return Finish<kEnding, P>(centred, parameter(scale + i), parameter(shift + i),
+                              LoadResidual<kEnding>(residual + i, load), floor);
+  }
+  HWY_INLINE Vec<P> At(int64_t i) const {
+    return At(
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
+  }
+  HWY_INLINE int64_t Head(int64_t c) const { return kStream || next != 0 ? ElementsToLine(y, c) : 0; }
+  HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
+  HWY_INLINE void StreamStep(int64_t i) {
+    if constexpr (kStream) {
+      Stream(At(i), y + i);
+    } else {
+      Step(i);
+    }
+  }
+  HWY_INLINE void StepN(int64_t i, int64_t n) {
+    StoreN(At(
+               i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+               [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
+           y + i, n);
+  }
+  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
+    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+    if (!kStream && next != 0) PrefetchAt(y + i, next);
+    if constexpr (kEnding == Ending::kResidual) {
+      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+    }
+  }
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // RENORM_KERNELS_SIMD_FORWARD_ROWS_INL_H_

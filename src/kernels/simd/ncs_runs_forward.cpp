@@ -1,0 +1,208 @@
+// Channels-first training forward with short rows.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/simd/ncs_runs_forward.cpp"
+#include "kernels/simd/targets.h"
+// targets.h comes first.
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <memory>
+
+#include "kernels/simd/ending-inl.h"
+#include "kernels/simd/fold-inl.h"
+#include "kernels/simd/forward_rows-inl.h"
+#include "kernels/simd/internal.h"
+#include "kernels/simd/moments-inl.h"
+#include "kernels/simd/runs-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace renorm::kernels {
+namespace HWY_NAMESPACE {
+
+// The moments of a unit's channels. Sums per value of a run become sums per channel every kChunkRows runs.
+template <typename T>
+class RunMoments {
+  using P = Stat<T>;
+
+ public:
+  RunMoments(int64_t block, int64_t s)
+      : s_(s),
+        channels_(new Moments<P>[static_cast<size_t>(block)]),
+        shift_(block * s),
+        sum_(block * s),
+        squares_(block * s),
+        channel_shift_(block) {}
+
+  HWY_INLINE void Start(const T* x, const Places& places, int64_t width) {
+    width_ = width;
+    runs_ = 0;
+    head_ = std::min(HeadOf(x + places.unit), width * s_);
+    for (int64_t j = 0; j < width; ++j) channels_[j].Start(x + j * s_, places);
+  }
+
+  HWY_NOINLINE void Add(const T* x, int64_t stride, int64_t runs) {
+    if (runs_ == 0) ExpandShift();
+    if (runs == kRowsAtOnce) {
+      runs_ == 0 ? AddRuns<kRowsAtOnce, true>(x, stride) : AddRuns<kRowsAtOnce, false>(x, stride);
+    } else {
+      runs_ == 0 ? AddRuns<1, true>(x, stride) : AddRuns<1, false>(x, stride);
+      for (int64_t k = 1; k < runs; ++k) AddRuns<1, false>(x + k * stride, stride);
+    }
+    runs_ += runs;
+    if (runs_ >= kChunkRows) Flush();
+  }
+
+  HWY_NOINLINE void Finish(double* mean, double* m2) {
+    if (runs_ > 0) Flush();
+    for (int64_t j = 0; j < width_; ++j) {
+      mean[j] = channels_[j].mean;
+      m2[j] = channels_[j].m2;
+    }
+  }
+
+ private:
+  template <int kRows, bool kFirst>
+  HWY_INLINE void AddRuns(const T* x, int64_t stride) {
+    AddRows<T, kRows, kFirst, true>(x, stride, width_ * s_, shift_.get(head_), sum_.get(head_),
+                                    squares_.get(head_), head_);
+  }
+
+  HWY_INLINE void ExpandShift() {
+    for (int64_t j = 0; j < width_; ++j) channel_shift_.get()[j] = channels_[j].shift;
+    Expand(channel_shift_.get(), width_, s_, shift_.get(head_));
+  }
+
+  HWY_INLINE void Flush() {
+    const double count = static_cast<double>(runs_ * s_);
+    for (int64_t j = 0; j < width_; ++j) {
+      channels_[j].Merge(count, SumRow(sum_.get(head_) + j * s_, s_),
+                         SumRow(squares_.get(head_) + j * s_, s_));
+    }
+    runs_ = 0;
+  }
+
+  int64_t s_;
+  int64_t width_ = 0;
+  int64_t head_ = 0;
+  int64_t runs_ = 0;
+  std::unique_ptr<Moments<P>[]> channels_;
+  Scratch<P> shift_;
+  Scratch<P> sum_;
+  Scratch<P> squares_;
+  Scratch<P> channel_shift_;
+};
+
+template <typename T, Ending kEnding, bool kStream>
+class ForwardRuns {
+  using P = Stat<T>;
+
+ public:
+  ForwardRuns(const Forward<T>& problem, const NcsGeometry& geometry)
+      : problem_(problem),
+        geometry_(geometry),
+        block_(geometry.plan.block),
+        s_(geometry.shape.s),
+        moments_(block_, s_),
+        channel_(3 * block_),
+        mean_(block_ * s_),
+        scale_(block_ * s_),
+        shift_(block_ * s_),
+        means_(block_),
+        m2s_(block_) {}
+
+  HWY_INLINE void Start(const NcsUnit& unit) {
+    moments_.Start(problem_.x, PlacesOf(geometry_, unit), unit.width);
+  }
+  HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
+    ForUnitRuns(*this, geometry_, current, next, reverse);
+  }
+  HWY_INLINE void Gather(int64_t offset, int64_t stride, int64_t runs) {
+    moments_.Add(problem_.x + offset, stride, runs);
+  }
+  HWY_INLINE void Fold(const NcsUnit& unit) {
+    P* mean = channel_.get();
+    P* scale = mean + block_;
+    P* shift = scale + block_;
+    moments_.Finish(means_.get(), m2s_.get());
+    const double count = static_cast<double>(geometry_.groups.size * s_);
+    FoldForward<T>(problem_, unit.group, unit.first, unit.first + unit.width, count, means_.get(), m2s_.get(),
+                   {mean, scale, shift});
+    head_ = HeadOf(problem_.y + geometry_.Row(unit, 0, 0));
+    Expand(mean, unit.width, s_, mean_.get(head_));
+    Expand(scale, unit.width, s_, scale_.get(head_));
+    Expand(shift, unit.width, s_, shift_.get(head_));
+    written_ = unit.width * s_;
+  }
+  HWY_INLINE void Write(int64_t offset, int64_t next) {
+    const T* residual = kEnding == Ending::kResidual ? problem_.residual + offset : nullptr;
+    RowOutput<T, kEnding, kStream> output{problem_.x + offset,
+                                          residual,
+                                          problem_.y + offset,
+                                          mean_.get(head_),
+                                          scale_.get(head_),
+                                          shift_.get(head_),
+                                          FloorOf<P>(problem_.activation),
+                                          next};
+    AlongRow<P>(output, written_);
+  }
+
+ private:
+  const Forward<T>& problem_;
+  const NcsGeometry& geometry_;
+  int64_t block_;
+  int64_t s_;
+  int64_t written_ = 0;
+  int64_t head_ = 0;
+  RunMoments<T> moments_;
+  Scratch<P> channel_;
+  Scratch<P> mean_;
+  Scratch<P> scale_;
+  Scratch<P> shift_;
+  Scratch<double> means_;
+  Scratch<double> m2s_;
+};
+
+template <typename T, Ending kEnding, bool kStream>
+void RunForwardRuns(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) {
+  const NcsGeometry geometry{problem.shape, problem.groups, plan};
+  ForwardRuns<T, kEnding, kStream> pass(problem, geometry);
+  RunPipeline(pass, geometry, first, last);
+}
+
+template <typename T>
+HWY_INLINE void ForwardNcsRuns(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first,
+                               int64_t last) {
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunForwardRuns<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, first, last);
+  });
+}
+
+#define RENORM_DEFINE(T)                                                                       \
+  void ForwardNcsRuns_##T(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, \
+                          int64_t last) {                                                      \
+    ForwardNcsRuns(problem, plan, first, last);                                                \
+  }
+RENORM_DEFINE(float)
+RENORM_DEFINE(double)
+RENORM_DEFINE(BFloat16)
+#undef RENORM_DEFINE
+
+}  // namespace HWY_NAMESPACE
+}  // namespace renorm::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace renorm::kernels {
+
+#define RENORM_EXPORT(T)                                                                                     \
+  HWY_EXPORT(ForwardNcsRuns_##T);                                                                            \
+  void simd::forward_ncs_runs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) { \
+    HWY_DYNAMIC_DISPATCH(ForwardNcsRuns_##T)(problem, plan, first, last);                                    \
+  }
+RENORM_EXPORT(float)
+RENORM_EXPORT(double)
+RENORM_EXPORT(BFloat16)
+#undef RENORM_EXPORT
+
+}  // namespace renorm::kernels
+#endif  // HWY_ONCE
