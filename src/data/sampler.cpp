@@ -205,6 +205,7 @@ struct Sampler::Source {
   std::vector<int64_t> order{};
 
   std::vector<int64_t> epochs_cut(int64_t step);
+  int64_t draw_block(RandomStream& stream) const;
   std::vector<int64_t> draw_labels(RandomStream& stream) const;
   std::vector<int64_t> draw_images(int64_t step) const;
 };
@@ -226,11 +227,18 @@ std::vector<int64_t> Sampler::Source::epochs_cut(int64_t step) {
   return drawn;
 }
 
+// Equal blocks are equally likely. With a smaller last block the block of a random label is taken, so that
+// labels stay equally likely. Both ways give the same chances for equal blocks, but other numbers.
+int64_t Sampler::Source::draw_block(RandomStream& stream) const {
+  if (classes % spec.block == 0) return stream.below(classes / spec.block);
+  return stream.below(classes) / spec.block;
+}
+
 std::vector<int64_t> Sampler::Source::draw_labels(RandomStream& stream) const {
   if (spec.distinct) return choose(spec.labels, classes, stream);
   int64_t first = 0, count = classes;
   if (spec.kind == Kind::kBlocks) {
-    first = spec.block * stream.below((classes + spec.block - 1) / spec.block);
+    first = spec.block * draw_block(stream);
     count = std::min(spec.block, classes - first);
   }
   std::vector<int64_t> labels;

@@ -40,7 +40,7 @@ struct StepShape {
 //   labels  L labels drawn with replacement (or different), K different images of each draw, one label after
 //           the other
 //   blocks  a minibatch draws its labels, with replacement, from one of the fixed blocks of B consecutive
-//           labels; the last block may be smaller
+//           labels; the last block may be smaller and is then drawn less often: labels are equally likely
 // split_pairs takes the labels of a minibatch `microbatch` at a time; the k-th image of each of them goes
 // into the k-th of K microbatches. deal moves example t * workers + j of the step to place t of minibatch j.
 class Sampler {

@@ -111,7 +111,11 @@ TEST(Sampler, DrawsArePinned) {
   EXPECT_EQ(make("iid", shape(2, 4)).step(0), (Indices{54, 24, 26, 101, 118, 157, 122, 154}));
   EXPECT_EQ(make("labels:4x2", shape(1, 8)).step(3), (Indices{44, 47, 137, 135, 52, 50, 158, 152}));
   EXPECT_EQ(make("labels:4x2:distinct", shape(1, 8)).step(3), (Indices{44, 47, 117, 115, 72, 70, 178, 172}));
-  EXPECT_EQ(make("blocks:3x4x2", shape(1, 8)).step(3), (Indices{199, 195, 190, 193, 196, 197, 181, 185}));
+  EXPECT_EQ(make("blocks:5x4x2", shape(1, 8)).step(3), (Indices{39, 35, 0, 3, 6, 7, 41, 45}));
+  EXPECT_EQ(make("blocks:5x4x2", shape(1, 8)).step(8), (Indices{148, 146, 131, 130, 118, 117, 114, 115}));
+  EXPECT_EQ(make("blocks:20x4x2", shape(1, 8)).step(3), (Indices{139, 135, 50, 53, 156, 157, 141, 145}));
+  // With a smaller last block.
+  EXPECT_EQ(make("blocks:3x4x2", shape(1, 8)).step(3), (Indices{39, 35, 50, 53, 36, 37, 41, 45}));
 }
 
 TEST(Sampler, IsAFunctionOfSeedAndStep) {
@@ -178,7 +182,8 @@ TEST(LabelsSampler, ImagesOfADrawAreDifferentAndOfOneLabel) {
 }
 
 TEST(LabelsSampler, LabelsAndImagesAreUniform) {
-  for (const char* spec : {"labels:4x2", "labels:4x2:distinct", "blocks:5x4x2"}) {
+  // The last block of blocks:6x4x2 has 2 labels.
+  for (const char* spec : {"labels:4x2", "labels:4x2:distinct", "blocks:5x4x2", "blocks:6x4x2"}) {
     Sampler sampler = make(spec, shape(1, 8));
     std::map<int64_t, int64_t> labels, images;
     // One draw per step, so that the counts are independent.
@@ -230,9 +235,10 @@ TEST(BlocksSampler, MinibatchHasLabelsOfOneBlock) {
     }
     mixed_steps += of_step.size() > 1 ? 1 : 0;
   }
-  EXPECT_LT(surprise(blocks, 4), kSurprised);
+  // A block is drawn in proportion to its labels, so the last one in a tenth of the 3000 minibatches.
+  EXPECT_NEAR(static_cast<double>(blocks[3]), 300.0, kSurprised * std::sqrt(300.0 * 0.9));
   EXPECT_EQ(seen.size(), static_cast<size_t>(kClasses));
-  EXPECT_GT(mixed_steps, 900);  // 15 of 16 steps
+  EXPECT_GT(mixed_steps, 850);  // of 918 expected: 1 - 3 * 0.3^3 - 0.1^3 of the steps
 }
 
 TEST(SplitPairs, ImagesOfALabelGoToDifferentMicrobatches) {
