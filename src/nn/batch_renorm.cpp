@@ -70,10 +70,11 @@ void BatchRenormLayer::collect(const ops::BatchRenormResult& result, const ClipL
   const HostStatistics statistics(result);
   const int64_t bad_channel = statistics.non_finite_channel();
   if (bad_channel >= 0) {
-    throw NonFiniteStatistics(
-        {__func__, __FILE__, __LINE__},
-        c10::str(who(), ": the batch statistics of channel ", bad_channel, " are not finite (step ", step(),
-                 "); look for overflow or NaN in the input"));
+    NonFiniteStatistics error({__func__, __FILE__, __LINE__},
+                              c10::str(who(), ": the batch statistics of channel ", bad_channel,
+                                       " are not finite; look for overflow or NaN in the input"));
+    error.add_context(c10::str("step ", step()));
+    throw error;
   }
   if (!running_mean.defined()) return;
 

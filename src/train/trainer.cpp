@@ -184,7 +184,8 @@ StepResult Trainer::step() try {
   return result;
 } catch (const NonFiniteStatistics& error) {
   abandon_step();
-  throw NonFiniteError(fmt::format("step {}: {}", steps_done_ + 1, error.what_without_backtrace()));
+  // msg() has no context, which is the layer's own count of steps.
+  throw NonFiniteError(fmt::format("step {}: {}", steps_done_ + 1, error.msg()));
 } catch (...) {
   abandon_step();
   throw;

@@ -171,6 +171,7 @@ complains "30"
 run 76 train --out "$work/diverged" --data $data --model convnet:8/2,16/2 --minibatch 10 --steps 20 \
   --optimizer sgd --lr 1000 --weight-decay 10 --threads 1 --quiet
 complains "not finite"
+[ "$(grep -oE 'step [0-9]+' "$work/err" | wc -l)" -eq 1 ] || fail "divergence: not one number of a step"
 
 [ "$failures" -eq 0 ] && echo "all passed"
 exit "$failures"

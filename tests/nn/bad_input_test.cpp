@@ -104,8 +104,8 @@ TEST_F(BadInput, NonFiniteBatchNamesTheModuleAndChangesNothing) {
     auto x = torch::randn({4, 5, 3, 3});
     x[3][3][1][1] = value;
     expect_refused(layer, x,
-                   {"renorm::BatchRenorm2d \"stem.norm\": the batch statistics of channel 3 are not finite "
-                    "(step 17); look for overflow or NaN in the input"});
+                   {"renorm::BatchRenorm2d \"stem.norm\": the batch statistics of channel 3 are not finite; "
+                    "look for overflow or NaN in the input (step 17)"});
     EXPECT_TRUE(Snapshot(*layer) == before);
   }
 }
