@@ -17,6 +17,9 @@ constexpr double kMinWaitShown = 5.0;  // percent of the time spent waiting for 
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100.0 * fraction); }
 
+// Every r and d is clipped by definition; also before the first record.
+bool is_hold(const record::StepRecord& record) { return record.r_max == 1.0 && record.d_max == 0.0; }
+
 std::string norm_text(const train::Config& config) {
   std::string text = fmt::format("{}, eps {}, momentum {}{}", name_of(config.norm), shortest(config.norm_eps),
                                  shortest(config.norm_momentum), config.norm_scale ? ", weight trained" : "");
@@ -132,6 +135,19 @@ std::string TrainProgress::time_left(int64_t step) const {
   return duration_text(watch_.seconds() / done * static_cast<double>(steps_ - step)) + " left";
 }
 
+void TrainProgress::add_clips(const record::StepRecord& record, std::vector<ProgressField>* all) const {
+  all->push_back({"r_max", fmt::format("{:.2f}", record.r_max), 6});
+  all->push_back({"d_max", fmt::format("{:.2f}", record.d_max), 6});
+  if (is_hold(record)) {
+    all->push_back({"", "hold", 7});
+    return;
+  }
+  // The fractions are those of the last record, which may be one of the hold.
+  if (is_hold(last_record_)) return;
+  all->push_back({"clipped r", percent(record.r_clipped_above + record.r_clipped_below), 7});
+  all->push_back({"d", percent(record.d_clipped), 7});
+}
+
 std::vector<ProgressField> TrainProgress::fields(const record::StepRecord& record) const {
   std::vector<ProgressField> all = {
       {"step", step_text(record.step), 0},
@@ -140,12 +156,7 @@ std::vector<ProgressField> TrainProgress::fields(const record::StepRecord& recor
       {"accuracy", fmt::format("{:.2f} %", record.accuracy), 2},
       {"lr", fmt::format("{:.3g}", record.learning_rate), 5},
   };
-  if (renorm_) {
-    all.push_back({"r_max", fmt::format("{:.2f}", record.r_max), 6});
-    all.push_back({"d_max", fmt::format("{:.2f}", record.d_max), 6});
-    all.push_back({"clipped r", percent(record.r_clipped_above + record.r_clipped_below), 7});
-    all.push_back({"d", percent(record.d_clipped), 7});
-  }
+  if (renorm_) add_clips(record, &all);
   if (record.data_wait_percent.value_or(0.0) >= kMinWaitShown) {
     all.push_back({"waiting for data", fmt::format("{:.0f} %", *record.data_wait_percent), 5});
   }

@@ -45,6 +45,7 @@ class TrainProgress : public train::Observer {
   bool due();  // whether it is time to rewrite the line
   std::string step_text(int64_t step) const;
   std::string time_left(int64_t step) const;
+  void add_clips(const record::StepRecord& record, std::vector<ProgressField>* all) const;
   std::vector<ProgressField> fields(const record::StepRecord& record) const;
   void print(const std::string& line);
 

@@ -86,6 +86,22 @@ def check_colour(work):
     assert "\x1b" not in dumb and "\r" not in dumb, dumb
 
 
+def check_hold(work):
+    """No clipped fractions in the hold, and none of the hold after it."""
+    arguments = ["--steps", "4000", "--eval-every", "4000", "--clip", "hold:2000,r:3@2800,d:5@2800"]
+    assert SETTINGS[-2] == "--log-every"
+    command = ("train", *SETTINGS[:-1], "3990")
+    code, output = run(os.path.join(work, "hold"), 200, arguments, command=command)
+    assert code == 0, (code, output)
+    lines = [line for line in rewritten_lines(output) if line.startswith("step")]
+    held = [line for line in lines if "r_max 1.00  d_max 0.00" in line]
+    assert held and all(" hold " in line for line in held), held
+    later = [line for line in lines if line not in held]
+    assert later and not any(" hold " in line for line in later), later
+    unrecorded = [line for line in lines if int(re.match(r"step (\d+)/", line)[1]) < 3990]
+    assert not any("clipped" in line for line in unrecorded), unrecorded
+
+
 def check_interrupt(work):
     folder = os.path.join(work, "interrupted")
     code, output = run(folder, 80, ["--steps", "100000", "--eval-every", "100000"], stop_at=b"images/s")
@@ -119,6 +135,7 @@ def main():
     try:
         check_widths(work)
         check_colour(work)
+        check_hold(work)
         check_interrupt(work)
         check_table(work)
     finally:

@@ -37,6 +37,10 @@ for text in "making data: 230 images" "convnet:8/2,16/2" "$data" "2 x 10 = 20 im
   complains "$text"
 done
 if LC_ALL=C grep -q '[[:cntrl:]]' "$work/out" "$work/err"; then fail "control characters in plain output"; fi
+# The schedule begins with a hold of one step, in which everything is clipped by definition.
+grep '^step 1/20 ' "$work/err" | grep 'r_max 1.00' | grep 'd_max 0.00' | grep -q ' hold ' || fail "no hold in step 1"
+if grep '^step 1/20 ' "$work/err" | grep -q clipped; then fail "clipped fractions in the hold"; fi
+grep '^step 20/20 ' "$work/err" | grep -q 'clipped r [0-9.]* %  d [0-9.]* %' || fail "no clipped fractions in step 20"
 cp "$work/out" "$work/trained_out"
 cp "$work/err" "$work/trained_err"
 
@@ -53,6 +57,9 @@ for record in steps:
     for key in ["loss", "accuracy", "learning_rate", "r_max", "d_max", "images_per_second"]:
         assert math.isfinite(record[key]), (key, record[key])
     assert len(record["layers"]) == 2
+    for key in ["r_clipped_above", "r_clipped_below", "d_clipped"]:
+        assert 0.0 <= record[key] <= 1.0, (key, record[key])
+assert steps[0]["r_clipped_above"] + steps[0]["r_clipped_below"] > 0.9, steps[0]
 rows = list(csv.DictReader(open(sys.argv[1] + "/summary.csv")))
 assert [int(row["step"]) for row in rows] == [10, 20]
 assert [float(row["accuracy"]) for row in rows] == [record["accuracy"] for record in evaluations]
