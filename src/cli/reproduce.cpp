@@ -243,15 +243,16 @@ void run(ReproduceOptions options) {
 }
 
 std::string footer() {
+  const std::vector<std::string> arms = experiments::arm_names(experiments::paper());
   return fmt::format(
       "Arms: {}.\n\n"
       "Examples:\n"
       "  renorm reproduce --quick\n"
       "  renorm reproduce --full --out runs/full\n"
-      "  renorm reproduce --arms iid-batchnorm,iid-renorm --data cifar10:/data/cifar-10-batches-bin\n\n"
+      "  renorm reproduce --arms {},{} --data cifar10:/data/cifar-10-batches-bin\n\n"
       "The same command continues an experiment that was stopped or killed; finished runs are not repeated. "
       "More arms or seeds in the same folder are added to it.\n\n{}",
-      fmt::join(experiments::arm_names(experiments::paper()), ", "), exit_codes_text());
+      fmt::join(arms, ", "), arms.front(), arms.back(), exit_codes_text());
 }
 
 }  // namespace

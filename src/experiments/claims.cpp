@@ -94,7 +94,7 @@ bool complete(const Arm& arm) {
   return std::all_of(arm.runs.begin(), arm.runs.end(), [](const auto& run) { return run.finished; });
 }
 
-// A measure of an arm, with words for it: "pairs-batchnorm on its training set".
+// A measure of an arm, with words for it: "ARM on its training set".
 struct Found {
   const Arm* arm = nullptr;
   const Measure* measure = nullptr;  // nullptr: not part of the results

@@ -185,7 +185,7 @@ void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Resul
   }
 }
 
-// The last `parts` names of a path: "seed-1", "iid-batchnorm/seed-1".
+// The last `parts` names of a path: "seed-1", "ARM/seed-1".
 std::string end_of_path(const std::string& folder, int parts) {
   std::filesystem::path rest = std::filesystem::absolute(folder).lexically_normal();
   if (!rest.has_filename()) rest = rest.parent_path();
