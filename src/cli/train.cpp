@@ -137,7 +137,8 @@ Command add_train(CLI::App& program) {
   app->add_option("--out", flags->request.folder, "folder for the run's files (required)")
       ->type_name("DIR")
       ->group(kGroup);
-  app->add_flag("--resume", flags->request.resume, "continue the run in DIR; start it if there is none")
+  app->add_flag("--resume", flags->request.resume,
+                "continue the run in DIR; with settings, start it if there is none")
       ->group(kGroup);
   app->add_option("--config", flags->config_file, "TOML file with settings by the flags' names; flags win")
       ->type_name("FILE")

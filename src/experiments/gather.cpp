@@ -230,7 +230,8 @@ void gather(const std::string& folder, record::Results* results) {
 bool has_runs(const std::string& folder, const record::Results& results) {
   for (const record::Arm& arm : results.arms) {
     for (const record::ArmRun& run : arm.runs) {
-      if (exists(train::RunPaths(fmt::format("{}/{}", folder, run.folder)).config)) return true;
+      const train::RunPaths paths(fmt::format("{}/{}", folder, run.folder));
+      if (train::contents_of(paths) == train::FolderContents::kRun) return true;
     }
   }
   return false;

@@ -30,7 +30,8 @@ RunProgress progress_of(const record::Arm& arm, const std::string& folder);
 // count as not started. Throws DataError, MissingInputError.
 void gather(const std::string& folder, record::Results* results);
 
-// Whether any run has a folder below `folder`. Results that were copied without their runs have none.
+// Whether any run below `folder` has recorded something. Results that were copied without their runs have
+// none.
 bool has_runs(const std::string& folder, const record::Results& results);
 
 // Folders of `renorm train` as one experiment in one figure, with one arm per folder, named after it.

@@ -47,7 +47,11 @@ struct Job {
     if (!progress.trained) {
       train::Config config = plan->config;
       config.seed = seed;
-      std::vector<std::string> words = {"train", "--out", folder, "--resume", "--quiet"};
+      std::vector<std::string> words = {"train", "--out", folder, "--quiet"};
+      // Settings of a run that never started may be those of another experiment.
+      if (train::contents_of(train::RunPaths(folder)) == train::FolderContents::kRun) {
+        words.emplace_back("--resume");
+      }
       const std::vector<std::string> flags = flags_of(config);
       words.insert(words.end(), flags.begin(), flags.end());
       return words;

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "models/bfloat16.h"
 #include "train/build_model.h"
 #include "train/config_file.h"
+#include "train/resumed_config.h"
 #include "train/run_folder.h"
 #include "train/settings.h"
 #include "train/tensor_file.h"
@@ -22,33 +22,24 @@
 namespace renorm::train {
 namespace {
 
-// Applies the given settings that may change when a run is resumed.
-void take_over_free(const RunRequest& request, Config* config) {
-  for (const std::string& name : request.given) {
-    if (is_free_to_change(name)) find_setting(name).set(*config, find_setting(name).get(request.config));
+// Throws unless the folder has what the request requires.
+FolderContents checked_contents(const RunRequest& request, const RunPaths& paths) {
+  const FolderContents contents = contents_of(paths);
+  const std::string folder = printable(request.folder);
+  const bool has_settings = contents == FolderContents::kUnstarted || contents == FolderContents::kRun;
+  if (request.resume && !has_settings && !describes_run(request.given)) {
+    throw MissingInputError(fmt::format(
+        "there is no run to resume in '{}'; check --out, or start a run without --resume", folder));
   }
-}
-
-// The settings of the run in the folder, with the given ones that may change.
-Config continued_config(const RunRequest& request, const Config& then, int64_t training_images) {
-  Config now = then;
-  for (const std::string& name : request.given) {
-    const Setting& setting = find_setting(name);
-    setting.set(now, setting.get(request.config));
-    if (name == "epochs" && now.epochs > 0.0) now.steps = 0;
+  if (contents == FolderContents::kOther) {
+    throw UsageError(fmt::format(
+        "--out '{}' holds other files and no run of renorm; choose an empty or new folder", folder));
   }
-  check(now);
-  now = resolved(now, training_images);
-  const std::vector<std::string> other = differing(then, now);
-  if (other.empty()) return now;
-  const Setting& first = find_setting(other.front());
-  throw UsageError(
-      fmt::format("the run in '{}' was started {}, not {}; leave it out to continue the run, or "
-                  "choose another --out",
-                  printable(request.folder),
-                  first.get(then).empty() ? fmt::format("without --{}", first.name)
-                                          : fmt::format("with --{} {}", first.name, first.get(then)),
-                  first.get(now)));
+  if (contents == FolderContents::kRun && !request.resume) {
+    throw UsageError(fmt::format(
+        "--out '{}' holds a run already; continue it with --resume or choose another folder", folder));
+  }
+  return contents;
 }
 
 // A run in progress.
@@ -56,22 +47,19 @@ class Session {
  public:
   Session(const RunRequest& request, Observer& observer)
       : request_(request), observer_(observer), paths_(request.folder), checkpoints_(paths_.checkpoints) {
-    const bool old = holds_run(request.folder, request.resume);
-    // The settings given to resume a run are checked together with the rest of its settings.
-    if (!old) {
-      check(request.config);
-      check_bfloat16(request.config, /*continues=*/false);
-    }
-    make_writable_folder(paths_.folder);
-    lock_.emplace(paths_.lock);
-    clean_run_folder(paths_);
+    const FolderContents contents = checked_contents(request, paths_);
+    const bool begins = contents != FolderContents::kRun;
+    // The settings given to continue a run are checked together with the rest of its settings.
+    const Config config = begins ? new_config(contents) : Config();
+    take_folder(contents);
     std::optional<Checkpoint> checkpoint;
-    if (old) checkpoint = newest_checkpoint();
-    if (old) {
+    if (begins) {
+      write_config(config);
+      open(config, "", /*continues=*/false);
+    } else {
+      checkpoint = newest_checkpoint();
       open(checkpoint ? checkpoint->state.config : stored_config(),
            checkpoint ? checkpoint->state.data.fingerprint : "", /*continues=*/true);
-    } else {
-      open(request.config, "", /*continues=*/false);
     }
     if (checkpoint) {
       restore(*checkpoint);
@@ -94,8 +82,41 @@ class Session {
   }
 
  private:
-  std::optional<Checkpoint> newest_checkpoint() {
+  // The settings of a run that is about to begin.
+  Config new_config(FolderContents contents) {
+    const bool is_stored = request_.resume && contents == FolderContents::kUnstarted;
+    const Config stored = is_stored ? stored_config() : request_.config;
+    const Config config = is_stored ? corrected_config(stored, request_.config, request_.given) : stored;
+    check(config);
+    check_bfloat16(config, /*continues=*/is_stored && stored.dtype == Dtype::kBf16);
+    const std::vector<std::string> other = differing(stored, config);
+    if (!other.empty()) {
+      observer_.note(fmt::format("nothing was trained in '{}' yet, so other settings are taken: --{}",
+                                 printable(paths_.folder), fmt::join(other, ", --")));
+    }
+    return config;
+  }
+
+  // Takes the lock. Until then another process may have worked in the folder.
+  void take_folder(FolderContents expected) {
+    make_writable_folder(paths_.folder);
+    lock_.emplace(paths_.lock);
+    if (expected != FolderContents::kRun && contents_of(paths_) == FolderContents::kRun) {
+      throw OutputError(fmt::format("another process has just trained in '{}'; repeat the command",
+                                    printable(paths_.folder)));
+    }
+    clean_run_folder(paths_);
     checkpoints_.clean();
+  }
+
+  // Before data and model are opened, so that a run whose process ends meanwhile can be resumed.
+  void write_config(const Config& config) try {
+    write_atomically(paths_.config, to_toml(config));
+  } catch (const IoError& error) {
+    throw OutputError(error.what());
+  }
+
+  std::optional<Checkpoint> newest_checkpoint() {
     if (checkpoints_.steps().empty()) return std::nullopt;
     std::vector<std::string> refused;
     std::optional<Checkpoint> checkpoint;
@@ -131,7 +152,7 @@ class Session {
   void open(Config config, const std::string& fingerprint, bool continues) {
     const Config before = config;
     if (continues) {
-      take_over_free(request_, &config);
+      config = with_free_settings(config, request_.config, request_.given);
       check_bfloat16(config, /*continues=*/true);
     }
     data::OpenOptions options;
@@ -140,7 +161,9 @@ class Session {
     data::Dataset dataset = open_data(config, options);
     check_fingerprint(dataset.description, fingerprint);
     const int64_t images = dataset.train->size();
-    const Config whole = continues ? continued_config(request_, before, images) : resolved(config, images);
+    const Config whole =
+        continues ? continued_config(before, request_.config, request_.given, images, paths_.folder)
+                  : resolved(config, images);
     at::set_num_threads(whole.threads);
     trainer_ = std::make_unique<Trainer>(whole, std::move(dataset));
   }
@@ -170,7 +193,7 @@ class Session {
   void start_files() try {
     // A process killed right after writing its checkpoint has not set the links.
     if (state_.step > 0) checkpoints_.settle(state_, trainer_->config().keep);
-    write_atomically(paths_.config, to_toml(trainer_->config()));
+    write_config(trainer_->config());
     metrics_.emplace(paths_.metrics, state_.metrics_bytes);
     summary_.emplace(paths_.summary, state_.summary_bytes);
     if (summary_->size() == 0) summary_->append(record::summary_csv_header());

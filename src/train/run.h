@@ -21,7 +21,8 @@ class Observer {
   virtual ~Observer() = default;
   virtual void data_progress(int64_t /*done*/, int64_t /*total*/) {}
   virtual void started(Trainer& /*trainer*/) {}
-  // A refused checkpoint, a run that is finished already, or the cost of a forced bfloat16.
+  // A refused checkpoint, a run that is finished already, settings corrected before the first step, or the
+  // cost of a forced bfloat16.
   virtual void note(const std::string& /*sentence*/) {}
   virtual void stepped(const Trainer& /*trainer*/, const StepResult& /*result*/) {}  // every step
   virtual void logged(const record::StepRecord& /*record*/) {}
@@ -34,7 +35,8 @@ struct RunRequest {
   // The settings given by name: a resumed run must have been started with them.
   std::vector<std::string> given;
   std::string folder;
-  bool resume = false;                          // continue the run in the folder; start it if there is none
+  // Continue the run in the folder. Without one, start it if `given` has a setting that a run cannot change.
+  bool resume = false;
   bool force_bf16 = false;                      // also where bfloat16 costs more than it saves
   std::map<std::string, std::string> versions;  // for the checkpoints
   const std::atomic<bool>* stop = nullptr;  // once true: checkpoint after the present step, then Interrupted
@@ -48,9 +50,12 @@ struct RunResult {
   double seconds = 0.0;  // of training, summed over its processes
 };
 
+// Writes the settings to the folder before it opens data, so that the run can be resumed whenever its process
+// ends. Settings of a run that never recorded anything are replaced; a resume corrects them by `given`.
 // Sets the number of LibTorch's threads to the run's. Throws UsageError (a folder with another run, a resume
 // with other settings, a bfloat16 that is useless on this CPU and not forced), OutputError before the first
-// step, IoError, DataError, MissingInputError, NonFiniteError, Interrupted.
+// step, IoError, DataError, MissingInputError (also if there is nothing to resume), NonFiniteError,
+// Interrupted.
 RunResult run(const RunRequest& request, Observer& observer);
 
 // A finished or unfinished run opened for reading.

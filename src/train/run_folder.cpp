@@ -7,17 +7,25 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "train/checkpoint.h"
 
 namespace renorm::train {
 namespace {
 
 constexpr const char* kConfig = "config.toml";
+constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kSummary = "summary.csv";
+constexpr const char* kCheckpoints = "checkpoints";
+constexpr const char* kLock = "lock";
 
 // The temporary files of write_atomically() beside the config, and of make_writable_folder().
 bool is_temporary(const std::string& name) {
@@ -25,6 +33,13 @@ bool is_temporary(const std::string& name) {
     return name.compare(0, start.size(), start) == 0;
   };
   return starts_with(std::string(kConfig) + ".tmp.") || starts_with("writable.tmp.");
+}
+
+// Also if the file does not exist. Every record and every evaluation is a line of metrics.jsonl.
+bool is_empty(const std::string& file) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(file, error);
+  return error == std::errc::no_such_file_or_directory || (!error && size == 0);
 }
 
 void clean_folder(const std::string& folder) {
@@ -38,26 +53,27 @@ void clean_folder(const std::string& folder) {
 RunPaths::RunPaths(const std::string& folder)
     : folder(folder),
       config(folder + "/" + kConfig),
-      metrics(folder + "/metrics.jsonl"),
-      summary(folder + "/summary.csv"),
-      checkpoints(folder + "/checkpoints"),
-      lock(folder + "/lock") {}
+      metrics(folder + "/" + kMetrics),
+      summary(folder + "/" + kSummary),
+      checkpoints(folder + "/" + kCheckpoints),
+      lock(folder + "/" + kLock) {}
 
-bool holds_run(const std::string& folder, bool resume) {
-  const std::vector<std::string> names = list_folder(folder);
-  const auto is_ignored = [](const std::string& name) { return name == "lock" || is_temporary(name); };
-  if (std::all_of(names.begin(), names.end(), is_ignored)) return false;
-  if (std::find(names.begin(), names.end(), kConfig) == names.end()) {
-    throw UsageError(
-        fmt::format("--out '{}' holds other files and no run of renorm; choose an empty or new folder",
-                    printable(folder)));
-  }
-  if (!resume) {
-    throw UsageError(
-        fmt::format("--out '{}' holds a run already; continue it with --resume or choose another folder",
-                    printable(folder)));
-  }
-  return true;
+FolderContents contents_of(const RunPaths& paths) {
+  const std::vector<std::string> names = list_folder(paths.folder);
+  const auto has = [&names](const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto is_leftover = [](const std::string& name) { return name == kLock || is_temporary(name); };
+  if (std::all_of(names.begin(), names.end(), is_leftover)) return FolderContents::kNothing;
+  if (!has(kConfig)) return FolderContents::kOther;
+  const auto is_own = [&](const std::string& name) {
+    return name == kConfig || name == kMetrics || name == kSummary || name == kCheckpoints ||
+           is_leftover(name);
+  };
+  // A run takes the lock before it writes its settings; settings without a lock are somebody's own.
+  const bool is_unstarted = has(kLock) && std::all_of(names.begin(), names.end(), is_own) &&
+                            is_empty(paths.metrics) && CheckpointFolder(paths.checkpoints).steps().empty();
+  return is_unstarted ? FolderContents::kUnstarted : FolderContents::kRun;
 }
 
 void clean_run_folder(const RunPaths& paths) {

@@ -16,9 +16,13 @@ struct RunPaths {
   std::string lock;
 };
 
-// Whether the folder holds a run. Throws UsageError if it holds other files, or a run without `resume`.
-// Leftovers of a process killed before its first step are ignored.
-bool holds_run(const std::string& folder, bool resume);
+enum class FolderContents {
+  kNothing,    // no folder, or leftovers of a process killed before it wrote the settings
+  kUnstarted,  // the settings of a run without records and checkpoints, and no files of others
+  kRun,
+  kOther,  // files, but no settings of a run
+};
+FolderContents contents_of(const RunPaths& paths);
 
 // Deletes incomplete files of killed processes. The caller holds the lock.
 void clean_run_folder(const RunPaths& paths);

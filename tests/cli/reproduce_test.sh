@@ -89,8 +89,8 @@ cmp "$work/figures_a" "$work/figures_b" || fail "the same experiment gave other 
 "$renorm" reproduce --out "$work/c" --data strokes:classes=40,train=6,test=3,size=12 --model convnet:8/2,16/2 \
   --steps 100000 --jobs 2 >"$work/out" 2>"$work/err" &
 victim=$!
-# Before its folder exists a run has nothing to save, and the two start in either order.
-for arm in iid-batchnorm iid-renorm; do wait_for test -s "$work/c/runs/$arm/seed-1/config.toml"; done
+# Before its first step a run has nothing to save, and the two start in either order.
+for arm in iid-batchnorm iid-renorm; do wait_for test -s "$work/c/runs/$arm/seed-1/metrics.jsonl"; done
 kill -TERM $victim
 wait $victim
 code=$?
@@ -113,12 +113,13 @@ run 0 report "$work/copied"
 [ -s "$work/copied/report.html" ] || fail "no report of copied results"
 copied=$(state "$work/copied")
 
-# Data from files: with ten labels the bias is stronger.
-mkdir "$work/mnist"
-python3 - "$work/mnist" <<'END'
+# mnist FOLDER COUNT: a data set of ten labels with COUNT training images.
+mnist() {
+  mkdir "$1"
+  python3 - "$1" "$2" <<'END'
 import random, struct, sys
 random.seed(1)
-for split, count in (("train", 200), ("t10k", 100)):
+for split, count in (("train", int(sys.argv[2])), ("t10k", 100)):
     labels = [i % 10 for i in range(count)]
     pixels = bytes((25 * label + random.randrange(50)) % 256 for label in labels for _ in range(28 * 28))
     with open(f"{sys.argv[1]}/{split}-images-idx3-ubyte", "wb") as file:
@@ -126,6 +127,10 @@ for split, count in (("train", 200), ("t10k", 100)):
     with open(f"{sys.argv[1]}/{split}-labels-idx1-ubyte", "wb") as file:
         file.write(struct.pack(">II", 2049, count) + bytes(labels))
 END
+}
+
+# Data from files: with ten labels the bias is stronger.
+mnist "$work/mnist" 200
 run 0 reproduce --out "$work/m" --data "mnist:$work/mnist" --model convnet:8/2,16/2 --steps 10 --jobs 2
 prints "blocks-renorm"
 grep -q '"command": ".*labels:4x8.*--split-pairs' "$work/m/results.json" || fail "ten labels were sampled as many are"
@@ -170,6 +175,13 @@ code=$?
 [ $code -eq 2 ] || fail "exit code $code for a model that does not exist instead of 2"
 complains "renorm: iid-batchnorm, seed 1: convnet:"
 reproduce 0 "$work/e" --arms iid-batchnorm
+mnist "$work/few" 20
+"$renorm" reproduce --out "$work/f" --data "mnist:$work/few" --model convnet:8/2,16/2 --steps 10 \
+  --arms pairs-batchnorm >"$work/out" 2>"$work/err"
+code=$?
+[ $code -eq 65 ] || fail "exit code $code for data with too few images instead of 65"
+reproduce 0 "$work/f" --arms iid-batchnorm,pairs-batchnorm
+run 0 report "$work/f"
 
 [ "$failures" -eq 0 ] || exit 1
 echo "reproduce and report: all as they should be"

@@ -172,7 +172,24 @@ run 65 train --out "$work/new" --data "mnist:$work/mnist"
 complains "$work/mnist/"
 run 65 train --out "$work/new" --data $data --sampler labels:5x30
 complains "30"
+run 66 train --out "$work/new" --data "mnist:$work/none"
 [ "$before" = "$(state "$work/run")" ] || fail "a refused command changed the run"
+
+# Nothing to resume, and no settings of a run to start.
+for folder in "$work/nothing" "$work/other"; do
+  run 66 train --resume --out "$folder"
+  complains "there is no run to resume in '$folder'; check --out, or start a run without --resume"
+done
+run 66 train --resume --out "$work/nothing" --keep 5 --quiet
+[ ! -e "$work/nothing" ] || fail "a resume without a run made a folder"
+
+# A run that failed before its first step keeps its settings and blocks no other.
+run 66 train --resume --out "$work/new"
+complains "$work/none"
+train 0 "$work/new" --quiet
+same "$work/run" "$work/new"
+train 0 "$work/started" --resume --quiet
+same "$work/run" "$work/started"
 
 # Divergence has an exit code of its own: it is no defect of the program.
 run 76 train --out "$work/diverged" --data $data --model convnet:8/2,16/2 --minibatch 10 --steps 20 \

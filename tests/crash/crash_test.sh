@@ -132,9 +132,10 @@ kill_at_record() {
   finish
 }
 
-# After the first kill up to two more, then to the end.
+# After the first kill up to two more, then to the end. Once the run has stored its settings, they are not given.
 resume_with_kills() {
   local folder=$1 kills=$((RANDOM % 3))
+  [ ! -e "$folder/config.toml" ] || local -a settings=()
   while [ "$code" -ne 0 ] && [ $kills -gt 0 ]; do
     disturbed kill $((1 + RANDOM % calls)) "$folder" --resume
     [ "$code" -eq 0 ] || [ "$code" -eq 137 ] || fail "killed again: exit code $code"

@@ -76,6 +76,14 @@ TEST_F(Gather, AFolderWithoutRunsHasNotStarted) {
   EXPECT_TRUE(results.arms[0].curve.empty());
 }
 
+TEST_F(Gather, SettingsWithoutRecordsAreNoRun) {
+  put_run("iid-batchnorm/seed-1", "");
+  put("runs/iid-batchnorm/seed-1/lock", "");
+  EXPECT_FALSE(has_runs(folder_, blank()));
+  put_run("iid-batchnorm/seed-1", step(10, 2.0, 0.1));
+  EXPECT_TRUE(has_runs(folder_, blank()));
+}
+
 TEST_F(Gather, CurvesHaveAllSeedsAndFiguresOnlyFinishedOnes) {
   put_run("iid-batchnorm/seed-1",
           step(10, 2.0, 0.1) + evaluation(10, 40.0) + step(20, 1.0, 0.0) + evaluation(20, 60.0));

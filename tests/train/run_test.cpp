@@ -148,6 +148,101 @@ TEST_F(Run, KilledBeforeTheConfigWasWrittenItStartsAnew) {
             (std::vector<std::string>{"checkpoints", "config.toml", "lock", "metrics.jsonl", "summary.csv"}));
 }
 
+TEST_F(Run, ResumingWithoutARunAndWithoutSettingsIsRefused) {
+  std::filesystem::create_directories(folder_.path("locked"));
+  std::ofstream(folder_.path("locked/lock")) << "";
+  std::filesystem::create_directories(folder_.path("photos"));
+  std::ofstream(folder_.path("photos/cat.jpg")) << "cat";
+  for (const char* name : {"nothing", "locked", "photos"}) {
+    // A setting that may change in the course of a run does not describe a new one.
+    for (const std::vector<std::string>& given : {std::vector<std::string>{}, {"keep"}}) {
+      RunRequest lost = request(name, /*resume=*/true);
+      lost.given = given;
+      Recorder recorder;
+      expect_parts(message_of<MissingInputError>([&] { run(lost, recorder); }),
+                   {"no run to resume in '" + folder_.path(name) + "'", "--out", "without --resume"});
+      EXPECT_TRUE(recorder.steps.empty());
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("nothing")));
+  EXPECT_EQ(list_folder(folder_.path("locked")), (std::vector<std::string>{"lock"}));
+  EXPECT_EQ(list_folder(folder_.path("photos")), (std::vector<std::string>{"cat.jpg"}));
+}
+
+TEST_F(Run, ResumingWithoutARunStartsItWithTheSettingsGiven) {
+  RunRequest fresh = request("run", /*resume=*/true);
+  fresh.given = {"data", "steps"};
+  Recorder recorder;
+  EXPECT_EQ(run(fresh, recorder).steps, 20);
+}
+
+// The fixture for runs that fail because their data is missing.
+class UnstartedRun : public Run {
+ protected:
+  void SetUp() override {
+    Run::SetUp();
+    good_ = config_;
+    config_.data = "mnist:" + folder_.path("none");
+    config_.lr = 0.125;
+    message_of<MissingInputError>([&] { finish("run"); });
+  }
+
+  Config good_;
+};
+
+TEST_F(UnstartedRun, KeepsItsSettings) {
+  EXPECT_EQ(list_folder(folder_.path("run")), (std::vector<std::string>{"config.toml", "lock"}));
+  config_ = Config();
+  expect_parts(message_of<MissingInputError>([&] { finish("run", /*resume=*/true); }),
+               {folder_.path("none")});
+}
+
+TEST_F(UnstartedRun, DoesNotBlockARetryWithOtherSettings) {
+  config_ = good_;
+  finish("run");
+  finish("whole");
+  expect_same_state("whole", "run");
+}
+
+TEST_F(UnstartedRun, IsCorrectedByTheSettingsGivenToResumeIt) {
+  RunRequest corrected = request("run", /*resume=*/true);
+  corrected.config = Config();
+  corrected.config.data = good_.data;
+  corrected.given = {"data"};
+  Recorder recorder;
+  run(corrected, recorder);
+  ASSERT_EQ(recorder.notes.size(), 1U);
+  expect_parts(recorder.notes.front(), {"nothing was trained", "--data"});
+  config_.data = good_.data;
+  finish("whole");
+  expect_same_state("whole", "run");
+}
+
+TEST_F(UnstartedRun, TakesItsLengthInTheOtherUnit) {
+  RunRequest corrected = request("run", /*resume=*/true);
+  corrected.config = Config();
+  corrected.config.data = good_.data;
+  corrected.config.epochs = 5.0;  // 64 images, 32 per step
+  corrected.given = {"data", "epochs"};
+  Recorder recorder;
+  EXPECT_EQ(run(corrected, recorder).steps, 10);
+}
+
+TEST_F(Run, KeepsRecordsWithoutACheckpoint) {
+  config_.checkpoint_every = 10;
+  interrupt("run", 6);
+  std::filesystem::remove_all(folder_.path("run/checkpoints"));
+  expect_parts(message_of<UsageError>([&] { finish("run"); }), {"holds a run already", "--resume"});
+  EXPECT_GT(std::filesystem::file_size(folder_.path("run/metrics.jsonl")), 0U);
+}
+
+TEST_F(Run, DoesNotOverwriteAConfigThatNoRunWrote) {
+  std::filesystem::create_directories(folder_.path("run"));
+  std::ofstream(folder_.path("run/config.toml")) << "# precious\n";
+  expect_parts(message_of<UsageError>([&] { finish("run"); }), {"holds a run already"});
+  EXPECT_EQ(read_file(folder_.path("run/config.toml")), "# precious\n");
+}
+
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsTaken) {
   finish("whole");
   interrupt("parts", 12);
