@@ -10,6 +10,36 @@
 namespace renorm::cli {
 namespace {
 
+// For functions that run before the sanitizers are initialized.
+#define RENORM_UNSANITIZED __attribute__((no_sanitize("address", "undefined")))
+
+RENORM_UNSANITIZED void mask_stop_signals(int how) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGHUP);
+  sigprocmask(how, &signals, nullptr);
+}
+
+// Whether the command is `renorm train`. No functions of libraries: they are not initialized yet.
+RENORM_UNSANITIZED bool is_train(int argc, char** argv) {
+  constexpr char kTrain[] = "train";
+  if (argc < 2) return false;
+  for (size_t i = 0; i < sizeof kTrain; ++i) {
+    if (argv[1][i] != kTrain[i]) return false;
+  }
+  return true;
+}
+
+// LibTorch takes most of the start-up time. Signals that arrive meanwhile wait for StopSignals.
+RENORM_UNSANITIZED void hold_stop_signals(int argc, char** argv, char** /*environment*/) {
+  if (is_train(argc, argv)) mask_stop_signals(SIG_BLOCK);
+}
+// Called before the initializers of all shared libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
+                                                                             char**) = hold_stop_signals;
+
 // Accessed by the signal handler.
 std::atomic<bool> stop_requested{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may use only lock-free atomics");
@@ -40,6 +70,7 @@ StopSignals::StopSignals(const char* notice) {
   stop_notice = notice;
   line_start = is_terminal(STDERR_FILENO) ? "\r\033[K" : "";
   for (Handler& handler : handlers_) install(&handler);
+  mask_stop_signals(SIG_UNBLOCK);
 }
 
 StopSignals::~StopSignals() {

@@ -8,7 +8,8 @@
 namespace renorm::cli {
 
 // While an object exists, the first SIGINT, SIGTERM or SIGHUP sets a flag and the second ends the process.
-// SIGPIPE is ignored. At most one object may exist.
+// SIGPIPE is ignored. At most one object may exist. Of `renorm train`, signals that arrive before are held
+// back until it exists.
 class StopSignals {
  public:
   // The first signal writes `notice` to standard error, unless it is empty. `notice` must be a string

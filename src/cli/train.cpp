@@ -113,10 +113,11 @@ void print_result(const train::RunResult& result, const std::string& folder, boo
 }
 
 void run(const Flags& flags) {
+  // First, so that a signal ends the program with the code for an interrupted run.
+  const StopSignals signals(flags.quiet ? "" : "stopping after this step; again to end at once");
   train::RunRequest request = request_of(flags);
   check_specs(request.config);
   reuse_tensor_memory();
-  const StopSignals signals(flags.quiet ? "" : "stopping after this step; again to end at once");
   request.stop = signals.requested();
   train::RunResult result;
   bool averages = false;

@@ -29,6 +29,7 @@ struct OpenOptions {
   std::string cache;  // folder; cache_folder() if empty
   int threads = 1;    // that generate or decode images
   ImageOptions images;
+  // Called on the calling thread. An exception ends the work and is passed on.
   std::function<void(int64_t done, int64_t total)> progress = [](int64_t, int64_t) {};
 };
 

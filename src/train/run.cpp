@@ -76,6 +76,8 @@ class Session {
       observer_.note(fmt::format("the run in '{}' is finished", printable(paths_.folder)));
       // Checkpoints of older versions lack it.
       if (!state_.last_evaluation) state_.last_evaluation = trainer_->evaluate_test();
+    } else {
+      stop_if_requested();
     }
     while (trainer_->steps_done() < steps) step();
     return result();
@@ -114,6 +116,13 @@ class Session {
     write_atomically(paths_.config, to_toml(config));
   } catch (const IoError& error) {
     throw OutputError(error.what());
+  }
+
+  bool is_stop_requested() const { return request_.stop != nullptr && request_.stop->load(); }
+
+  // Before the first step of this process there is nothing to save.
+  void stop_if_requested() const {
+    if (is_stop_requested()) throw Interrupted("stopped before the next step; continue with --resume");
   }
 
   std::optional<Checkpoint> newest_checkpoint() {
@@ -155,10 +164,15 @@ class Session {
       config = with_free_settings(config, request_.config, request_.given);
       check_bfloat16(config, /*continues=*/true);
     }
+    stop_if_requested();
     data::OpenOptions options;
     options.threads = at::get_num_threads();
-    options.progress = [this](int64_t done, int64_t total) { observer_.data_progress(done, total); };
+    options.progress = [this](int64_t done, int64_t total) {
+      observer_.data_progress(done, total);
+      stop_if_requested();
+    };
     data::Dataset dataset = open_data(config, options);
+    stop_if_requested();
     check_fingerprint(dataset.description, fingerprint);
     const int64_t images = dataset.train->size();
     const Config whole =
@@ -216,7 +230,7 @@ class Session {
     if (last || done % config.log_every == 0) log(result);
     const bool evaluates = last || done % config.eval_every == 0;
     if (evaluates) evaluate(result);
-    const bool stops = request_.stop != nullptr && request_.stop->load();
+    const bool stops = is_stop_requested();
     state_.seconds += watch.seconds();
     if (evaluates || stops || done % config.checkpoint_every == 0) save();
     if (stops && !last) {

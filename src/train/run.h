@@ -39,7 +39,8 @@ struct RunRequest {
   bool resume = false;
   bool force_bf16 = false;                      // also where bfloat16 costs more than it saves
   std::map<std::string, std::string> versions;  // for the checkpoints
-  const std::atomic<bool>* stop = nullptr;  // once true: checkpoint after the present step, then Interrupted
+  // Once true: checkpoint after the present step, or nothing before the first, then Interrupted.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 struct RunResult {

@@ -4,7 +4,7 @@
 #   kill [N|all]    kill -9 at N points (10), two fifths inside a checkpoint, or at each change to a file
 #   full [N|all]    the disk runs full at N of its changes to files (12), or at each
 #   io [N|all]      the same with one change that fails as by a broken device
-#   signal          SIGTERM and SIGINT, once and twice
+#   signal          SIGTERM and SIGINT, once and twice, also before the first step
 #   torn            each file of the last checkpoint cut, altered or deleted
 set -u
 renorm=$1
@@ -239,7 +239,26 @@ test_signal() {
     train "$work/run" --resume
     finished "$work/run" "SIG$signal"
   done
+  test_early_signal
   test_second_signal
+}
+
+# While libraries are initialized, and at some changes to files before the first step.
+test_early_signal() {
+  local -a all_settings=("${settings[@]}")
+  local number title
+  for number in 0 $(spread 5 $(($(first_record) - 1))); do
+    local -a settings=("${all_settings[@]}")
+    title="SIGTERM at change $number"
+    disturbed term "$number" "$work/run"
+    [ "$code" -eq 75 ] || fail "$title: exit code $code instead of 75"
+    one_sentence "$title"
+    [ ! -s "$work/run/metrics.jsonl" ] || fail "$title: a step was trained"
+    [ -s "$work/run/config.toml" ] || fail "$title: no settings to resume"
+    settings=()
+    train "$work/run" --resume
+    finished "$work/run" "$title"
+  done
 }
 
 # Steps that take many seconds: the first signal has to wait for one, the second has not.

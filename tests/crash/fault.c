@@ -4,6 +4,8 @@
  *   RENORM_FAULT      full: the disk is full from this change on; a write still does half of its bytes
  *                     io:   this change fails as by a broken device
  *                     kill: a write does half of its bytes, then the program is killed
+ *                     term: the program receives SIGTERM, and the change is made; with
+ *                           RENORM_FAULT_AT=0 while its libraries are initialized
  *   RENORM_FAULT_LOG  gets a line "NUMBER CALL PATH" for every change that counts
  */
 #define _GNU_SOURCE
@@ -76,7 +78,16 @@ static enum verdict judge(const char* call, const char* path, enum space space, 
     if (is_write) return HALF;
     kill(getpid(), SIGKILL);
   }
+  if (strcmp(kind, "term") == 0) kill(getpid(), SIGTERM);
   return GO_ON;
+}
+
+/* Only in renorm: `env`, which starts it, loads this library too. */
+__attribute__((constructor)) static void start(void) {
+  if (strcmp(program_invocation_short_name, "renorm") != 0) return;
+  const char* kind = getenv("RENORM_FAULT");
+  const char* at = getenv("RENORM_FAULT_AT");
+  if (kind != NULL && at != NULL && strcmp(kind, "term") == 0 && atol(at) == 0) kill(getpid(), SIGTERM);
 }
 
 static enum verdict judge_file(const char* call, int file, enum space space, int is_write) {

@@ -176,6 +176,33 @@ TEST_F(Run, ResumingWithoutARunStartsItWithTheSettingsGiven) {
   EXPECT_EQ(run(fresh, recorder).steps, 20);
 }
 
+TEST_F(Run, StoppedBeforeTheFirstStepItResumesWithItsOwnSettings) {
+  finish("whole");
+  Recorder recorder;
+  recorder.stop = true;
+  RunRequest stopped = request("parts");
+  stopped.stop = &recorder.stop;
+  expect_parts(message_of<Interrupted>([&] { run(stopped, recorder); }), {"before", "--resume"});
+  EXPECT_TRUE(recorder.steps.empty());
+  EXPECT_EQ(list_folder(folder_.path("parts")), (std::vector<std::string>{"config.toml", "lock"}));
+  config_ = Config();
+  finish("parts", /*resume=*/true);
+  expect_same_state("whole", "parts");
+}
+
+TEST_F(Run, StoppedBeforeItsNextStepAResumedRunLosesNothing) {
+  finish("whole");
+  interrupt("parts", 6);
+  Recorder recorder;
+  recorder.stop = true;
+  RunRequest stopped = request("parts", /*resume=*/true);
+  stopped.stop = &recorder.stop;
+  EXPECT_THROW(run(stopped, recorder), Interrupted);
+  EXPECT_TRUE(recorder.steps.empty());
+  finish("parts", /*resume=*/true);
+  expect_same_state("whole", "parts");
+}
+
 // The fixture for runs that fail because their data is missing.
 class UnstartedRun : public Run {
  protected:
