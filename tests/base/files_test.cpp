@@ -225,7 +225,7 @@ TEST_F(CacheFolder, TakesTheFirstVariableThatIsSet) {
   EXPECT_TRUE(fs::path(cache_folder()).is_absolute());
   setenv("HOME", "/home/a", 1);
   EXPECT_EQ(cache_folder(), "/home/a/.cache/renorm");
-  setenv("XDG_CACHE_HOME", "relative", 1);  // which its specification tells to ignore
+  setenv("XDG_CACHE_HOME", "relative", 1);  // its specification requires to ignore it
   EXPECT_EQ(cache_folder(), "/home/a/.cache/renorm");
   setenv("XDG_CACHE_HOME", "/cache", 1);
   EXPECT_EQ(cache_folder(), "/cache/renorm");

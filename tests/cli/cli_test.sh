@@ -1,5 +1,5 @@
 #!/bin/sh
-# The renorm command from outside: what it prints, where, and with which exit code.
+# The renorm command from outside: its output and exit codes.
 # usage: cli_test.sh RENORM VERSION
 set -u
 renorm=$1
@@ -209,7 +209,7 @@ EOF
 OMP_NUM_THREADS=1 "$renorm" doctor --json >"$work/out" 2>"$work/err"
 grep -q '"value": "1 of [0-9]* CPUs, OMP_NUM_THREADS = 1"' "$work/out" || fail "doctor does not see OMP_NUM_THREADS"
 
-# Found out before measuring: a measurement of these shapes would take minutes.
+# Detected before measuring: a measurement of these shapes would take minutes.
 quietly 73 bench layer --json "$work/missing/figures.json"
 complains "$work/missing/figures.json"
 quietly 73 bench layer --json "$work"

@@ -6,7 +6,7 @@ renorm=$1
 . "$(dirname "$0")/lib.sh"
 export RENORM_CACHE="$work/cache"
 
-# predict CODE ARGUMENT...: as run, but what was predicted before an error stays on standard output.
+# predict CODE ARGUMENT...: as run, but predictions before an error stay on standard output.
 predict() {
   expected=$1
   shift
@@ -40,7 +40,7 @@ END_OF_PYTHON
 echo "a text" >"$work/text.jpg"
 head -c 100 "$work/one.png" >"$work/cut.png"
 
-# All four files, each checked against the run; none says anything on standard error.
+# All four files, each checked against the run; standard error stays empty.
 for name in plain.pt plain.safetensors; do
   run 0 export "$work/run" --to "$work/$name"
   [ ! -s "$work/err" ] || fail "export: something on standard error"
@@ -157,7 +157,7 @@ complains --top
 run 2 predict "$work/plain.pt" "$work/one.png" --threads -1
 complains --threads
 
-# What export refuses leaves everything as it was.
+# A refused export changes nothing.
 before=$(sha256sum "$work/plain.pt")
 run 2 export "$work/run" --to "$work/plain.pt"
 complains --force

@@ -8,7 +8,7 @@ here=$(dirname "$0")
 RENORM_CACHE=$work/cache
 export RENORM_CACHE
 
-# checks CODE ARGUMENT...: as run, but what is found wrong is listed on standard output before the error.
+# checks CODE ARGUMENT...: as run, but problems are listed on standard output before the error.
 checks() {
   expected=$1
   shift

@@ -22,7 +22,7 @@ train() {
     --steps 6 --eval-every 3 --log-every 1 --threads 1 "$@"
 }
 
-# fails CODE DIR ARGUMENT...: the same where the run has begun: the last line is the error.
+# fails CODE DIR ARGUMENT...: as train, for a run that fails after its start: the last line is the error.
 fails() {
   expected=$1
   folder=$2
@@ -40,7 +40,7 @@ same() {
   done
 }
 
-# skipped DIR: images that the last step's record says were skipped.
+# skipped DIR: the number of skipped images in the last step's record.
 skipped() {
   python3 - "$1/metrics.jsonl" <<'END'
 import json, sys

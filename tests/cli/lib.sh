@@ -1,4 +1,4 @@
-# What the tests of the command share. Needs $renorm; sets $work, a folder that is gone in the end, and $failures.
+# Shared by the tests of the command. Requires $renorm; sets $work, a folder that is deleted at exit, and $failures.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -24,7 +24,7 @@ run() {
   fi
 }
 
-# prints TEXT, complains TEXT: what the last command wrote has this in it.
+# prints TEXT, complains TEXT: standard output or standard error of the last command contains TEXT.
 prints() { grep -qF -e "$1" "$work/out" || fail "standard output lacks '$1'"; }
 complains() { grep -qF -e "$1" "$work/err" || fail "standard error lacks '$1'"; }
 

@@ -100,7 +100,7 @@ flock -n "$work/c/runs/iid-renorm/seed-1/lock" true || fail "a child is left aft
 for arm in iid-batchnorm iid-renorm; do
   [ -e "$work/c/runs/$arm/seed-1/checkpoints/last" ] || fail "$arm did not save itself after SIGTERM"
 done
-# A report of what there is.
+# A report of an unfinished experiment.
 run 0 report "$work/c"
 grep -q "</html>" "$work/c/report.html" || fail "no report of an unfinished experiment"
 
@@ -169,7 +169,7 @@ run 2 report "$work/a" "$work/b"
 reproduce 73 /proc/renorm
 run 66 reproduce --out "$work/d" --data "mnist:$work/nothing"
 reproduce 0 "$work/d" --arms iid-batchnorm
-# An experiment that failed before its first step does not stand in the way of another.
+# An experiment that failed before its first step does not block another.
 "$renorm" reproduce --out "$work/e" --model convnet:0 --arms iid-batchnorm >"$work/out" 2>"$work/err"
 code=$?
 [ $code -eq 2 ] || fail "exit code $code for a model that does not exist instead of 2"

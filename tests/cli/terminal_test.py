@@ -59,7 +59,7 @@ def check_widths(work):
         assert code == 0, (code, output)
         lines = [line for line in rewritten_lines(output) if line.startswith("step")]
         assert lines, output
-        # At most ten a second, although the steps take a few milliseconds each.
+        # At most ten per second, although the steps take a few milliseconds each.
         assert len(lines) < 150, len(lines)
         for line in lines:
             assert len(line) < columns, (columns, line)

@@ -26,9 +26,7 @@ same() {
   done
 }
 
-# state DIR: a sum over all files, to see that nothing was changed.
-
-# The run, seen by something that is no terminal.
+# The run, with output that is no terminal.
 train 0 "$work/run"
 prints "test accuracy"
 prints "renorm eval $work/run"
@@ -65,7 +63,7 @@ assert [int(row["step"]) for row in rows] == [10, 20]
 assert [float(row["accuracy"]) for row in rows] == [record["accuracy"] for record in evaluations]
 END
 
-# Whatever accuracy train printed, eval prints for that checkpoint, to the last digit.
+# The accuracy that eval prints for a checkpoint is the one that train printed, to the last digit.
 for step in 10 20; do
   run 0 eval "$work/run" --checkpoint step-$step --json "$work/eval-$step.json"
   [ ! -s "$work/err" ] || fail "eval: something on standard error"
@@ -138,7 +136,7 @@ done
 run 0 eval "$work/flags"
 prints "weights  "
 
-# Somebody who reads a few lines and goes away does not end the run.
+# A reader that closes the pipe after a few lines does not end the run.
 {
   "$renorm" train --out "$work/piped" --config "$work/run/config.toml" --log-every 1 2>&1 >"$work/out"
   echo $? >"$work/code"
@@ -146,7 +144,7 @@ prints "weights  "
 [ "$(cat "$work/code")" -eq 0 ] || fail "a closed standard error: exit code $(cat "$work/code") instead of 0"
 same "$work/run" "$work/piped"
 
-# What is refused leaves everything as it was.
+# A refused command changes nothing.
 before=$(state "$work/run")
 train 2 "$work/run"
 complains "$work/run"

@@ -1,6 +1,6 @@
 // Preloaded by tools/test-cpus: makes the process take the CPU for an older one.
 // LibTorch, oneDNN and OpenBLAS have variables of their own for that, with two gaps that this file closes:
-// LibTorch asks libcpuinfo whether bfloat16 convolutions go to oneDNN, and Highway has no variable.
+// LibTorch queries libcpuinfo whether bfloat16 convolutions go to oneDNN, and Highway has no variable.
 //   PRETEND_NO_AVX512=1     libcpuinfo reports no AVX-512
 //   PRETEND_SIMD=NAME       Highway has this target alone
 #include <cpuinfo.h>

@@ -38,8 +38,8 @@ fail() {
   failures=$((failures + 1))
 }
 
-# begin DIR ARGUMENT...: starts training in the background, sets `pid`. SIGINT is given its meaning back,
-# which the shell takes from what runs in the background.
+# begin DIR ARGUMENT...: starts training in the background, sets `pid`. SIGINT has its default
+# action, although the shell disables it for background jobs.
 begin() {
   local folder=$1
   shift
@@ -48,7 +48,7 @@ begin() {
   pid=$!
 }
 
-# finish: waits for what began, sets `code`.
+# finish: waits for the process of `begin`, sets `code`.
 finish() {
   code=0
   wait "$pid" 2>/dev/null || code=$?
@@ -144,7 +144,7 @@ resume_with_kills() {
   train "$folder" --resume
 }
 
-# The change that writes the first record: what fails before it has failed before the first step.
+# The change that writes the first record. A failure at an earlier change is one before the first step.
 first_record() { awk '$2 == "write" && $3 ~ /\/metrics.jsonl$/ { print $1; exit }' "$work/log"; }
 
 title_of() { echo "$1 at change $2 ($(sed -n "${2}s/[^ ]* //p" "$work/log" | sed "s|$work/||"))"; }
@@ -181,7 +181,7 @@ test_kill() {
   echo "killed at $((begins + saves)) changes to files, $killed of $between times between steps"
 }
 
-# The exit code that change NUMBER deserves.
+# The exit code of a run whose change NUMBER fails.
 expected_code() {
   local last_space
   last_space=$(awk '$2 !~ /^(unlink|unlinkat|rmdir|remove|f?truncate(64)?)$/ { n = $1 }
@@ -200,7 +200,7 @@ test_disk() {
     title=$(title_of "$kind" "$number")
     expected=$(expected_code "$number")
     disturbed "$kind" "$number" "$work/run"
-    # One deletion that fails may be passed over: what it would have deleted does no harm.
+    # A failed deletion may be ignored: the file left behind does no harm.
     if [ "$code" -ne "$expected" ] && ! { [ "$kind" = io ] && [ "$code" -eq 0 ]; }; then
       fail "$title: exit code $code instead of $expected"
     fi

@@ -1,4 +1,4 @@
-// The files of exported models: what is in them, and which are refused.
+// The files of exported models: their contents, and the errors of wrong ones.
 #include "export/ready_model.h"
 
 #include <gtest/gtest.h>

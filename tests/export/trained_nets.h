@@ -1,4 +1,4 @@
-// What the tests of exported models share: small nets as after some training, and their cards.
+// Shared by the tests of exported models: small nets as after some training, and their cards.
 #pragma once
 
 #include <torch/torch.h>

@@ -12,7 +12,7 @@ using Computing = Seeded;
 const std::vector<std::string> kSmall = {"convnet:8/2,max,16,avg,16,pool,32", "inception-small",
                                          "resnet-small"};
 
-// A model whose averages have seen a few batches and moved quickly.
+// A model whose averages were updated by a few batches.
 std::shared_ptr<Classifier> warm_model(const std::string& name, int64_t channels, const MakeNorm& norm) {
   const auto model = make_model(name, images(channels, 24, 10), norm);
   const torch::NoGradGuard no_grad;
@@ -62,7 +62,7 @@ TEST_F(Computing, ActivationsHaveTheMemoryFormatWhateverTheImagesHave) {
   }
 }
 
-// Relative to the root mean square of what is expected.
+// Relative to the root mean square of the expected values.
 double root_mean_square_error(const torch::Tensor& actual, const torch::Tensor& expected) {
   return ((actual - expected).norm() / expected.norm()).item<double>();
 }

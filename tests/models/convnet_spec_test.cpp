@@ -21,7 +21,7 @@ std::string message_of(const std::function<void()>& call) {
   return "";
 }
 
-// One word an item: "h x w : channels / stride" in full, or the pooling's word.
+// One word per item: "h x w : channels / stride" in full, or the pooling's word.
 std::string written_out(const std::vector<ConvnetItem>& items) {
   std::string text;
   for (const ConvnetItem& item : items) {

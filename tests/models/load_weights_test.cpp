@@ -1,4 +1,4 @@
-// Weights of files into models: by either names, and what is refused.
+// Weights of files are loaded into models by our names and by torchvision's; wrong files are refused.
 #include "models/load_weights.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Models by name: what they are made of, what they put out, what they refuse.
+// Models by name: their parts, outputs and errors.
 #include "models/model.h"
 
 #include <cmath>

@@ -37,7 +37,7 @@ inline MakeNorm batchnorm(bool scale = false) { return batch_renorm(batchnorm_op
 
 inline MakeNorm native(bool scale = false) { return native_batch_norm(1e-3, 0.01, scale); }
 
-// Batch Renorm that remembers what it was given.
+// Batch Renorm that records its last input.
 class WatchedNorm : public BatchRenorm2dImpl {
  public:
   using BatchRenorm2dImpl::BatchRenorm2dImpl;

@@ -80,7 +80,7 @@ def main(folder):
         with torch.no_grad():
             model = make(weights=None, **arguments)
             randomise(model)
-            # The counters differ from 0, so that a test sees that they are not taken over.
+            # The counters differ from 0, so that a test can check that they are not loaded.
             for key, tensor in model.state_dict().items():
                 if key.endswith("num_batches_tracked"):
                     tensor.fill_(1000)

@@ -1,4 +1,4 @@
-// Models in training: every parameter learns, statistics can wait, and the norms agree.
+// Models in training: every parameter changes, statistics can be deferred, and the norms agree.
 #include "support.h"
 
 namespace renorm::models {
@@ -70,8 +70,8 @@ TEST_F(Training, NativeAndOurBatchnormAgree) {
     torch::cross_entropy_loss(actual, torch::arange(8)).backward();
     const auto gradients = theirs->named_parameters();
     for (const auto& item : ours->named_parameters()) {
-      // Rounding moves a few activations across the kink of the ReLU, which a gradient sees more than a
-      // logit.
+      // Rounding moves a few activations across the kink of the ReLU. Gradients change more by that than
+      // logits.
       EXPECT_LT(relative_error(item.value().grad(), gradients[item.key()].grad()), 1e-2)
           << name << " " << item.key();
     }

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using renorm::testing::expect_error;
 
-// Doubles of every size, so that a printer of 15 or 16 digits would be found out.
+// Doubles of every size, so that a printer of 15 or 16 digits fails.
 double draw(RandomStream& stream) {
   return std::ldexp(stream.uniform(-1.0, 1.0), static_cast<int>(stream.below(200)) - 100);
 }

@@ -254,7 +254,7 @@ TEST(SafetensorsAttacks, ByChangingSingleBytes) {
   }
 }
 
-// What looks odd but is allowed.
+// Odd files that are allowed.
 TEST(SafetensorsAttacks, AreToldFromUnusualFiles) {
   std::string padded = "{}";
   padded.resize(90000000, ' ');

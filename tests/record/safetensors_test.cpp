@@ -105,7 +105,7 @@ TEST(Safetensors, WritingRefusesWhatReadingWould) {
   expect_error<std::invalid_argument>("two tensors 'a'", [&] { encode_safetensors({good, good}); });
 }
 
-// What a reader in another language sees.
+// The bytes as a reader in another language parses them.
 constexpr const char* kReader = R"(
 import json, struct, sys
 raw = open(sys.argv[1], 'rb').read()

@@ -56,12 +56,12 @@ def check_quiet(browser, place):
 
 
 def check_layout(browser, place, width):
-    # Not against innerWidth: a phone widens it to what the page asks for.
+    # Not against innerWidth: a phone widens it to the width that the page requires.
     needed = browser.evaluate("document.documentElement.scrollWidth")
     check(needed <= width, place, "scrolls sideways:", needed, ">", width)
     policy = browser.evaluate("fetch('https://example.org/').then(() => 'fetched', () => 'refused')")
     check(policy == "refused", place, policy)
-    # What was refused is this very attempt.
+    # The refused request is this attempt.
     browser.events[:] = [event for event in browser.events if "example.org" not in str(event)]
 
 

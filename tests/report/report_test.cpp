@@ -47,7 +47,7 @@ std::string markup(std::string page) {
   return page;
 }
 
-// The tags of the page, from '<' to '>', without what stands between quotes: that is the browser's to read.
+// The tags of the page, from '<' to '>', without quoted text.
 std::vector<std::string> tags_of(const std::string& page) {
   const std::string text = markup(page);
   std::vector<std::string> tags;

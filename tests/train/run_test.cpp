@@ -75,7 +75,7 @@ class Run : public ::testing::Test {
     EXPECT_EQ(timeless_metrics(a), timeless_metrics(b));
   }
 
-  // metrics.jsonl without what depends on the clock.
+  // metrics.jsonl without the fields that depend on the clock.
   std::vector<std::string> timeless_metrics(const std::string& name) const {
     std::vector<std::string> lines;
     std::ifstream file(folder_.path(name) + "/metrics.jsonl");
@@ -349,7 +349,7 @@ TEST_F(Run, ResumingWithOtherSettingsIsRefusedByName) {
 
 TEST_F(Run, RepeatingTheCommandResumesItWhateverFormTheSettingsHave) {
   config_.steps = 0;
-  config_.epochs = 10.0;  // 64 images, 32 a step: 20 steps
+  config_.epochs = 10.0;  // 64 images, 32 per step: 20 steps
   config_.microbatch = 0;
   config_.eval_every = 0;
   Recorder recorder;

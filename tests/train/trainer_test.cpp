@@ -216,8 +216,8 @@ TEST(Trainer, ComputesInBfloat16WithFloatParametersAndAverages) {
   }
 }
 
-// The auxiliary classifier sees a gradient only if its loss is part of the step's; the loss that is told is
-// that of the main one.
+// The auxiliary classifier has a gradient only if its loss is part of the step's loss. The reported loss is
+// that of the main classifier.
 TEST(Trainer, LearnsFromTheAuxiliaryHeadToo) {
   data::Dataset dataset = tiny_dataset();
   dataset.description.channels = 3;
@@ -287,7 +287,7 @@ TEST(Trainer, NamesTheExampleWhoseInputIsNotFinite) {
   images[17][0][3][3] = std::numeric_limits<float>::quiet_NaN();
   dataset.train = std::make_shared<testing::TinySplit>(images, dataset.train->labels());
   Trainer trainer(resolved(tiny_config(), dataset.train->size()), dataset);
-  // 64 images, 32 a step: the example comes in the first or the second step.
+  // 64 images, 32 per step: the example comes in the first or the second step.
   auto before = trainer.encode();
   const std::string message = message_of<NonFiniteError>([&] {
     trainer.step();
