@@ -132,8 +132,7 @@ class FieldReader {
   void operator()(const std::string& key, Type& value, const Limit&... limits) const {
     const nlohmann::json* found = find(key);
     if constexpr (IsOptional<Type>::value) {
-      value.reset();
-      if (found != nullptr) read(*found, path_ + key, value.emplace(), limits...);
+      read_optional(found, key, value, limits...);
     } else {
       require(found != nullptr, key, "is missing");
       read(*found, path_ + key, value, limits...);
@@ -148,8 +147,7 @@ class FieldReader {
   void nullable(const std::string& key, std::optional<Type>& value) const {
     const nlohmann::json* found = find(key);
     require(found != nullptr, key, "is missing");
-    value.reset();
-    if (!found->is_null()) read(*found, path_ + key, value.emplace());
+    read_optional(found->is_null() ? nullptr : found, key, value);
   }
   void require(bool condition, const std::string& key, const std::string& what) const;
 
@@ -161,6 +159,17 @@ class FieldReader {
 
  private:
   using Json = nlohmann::json;
+
+  // Empty without `found`.
+  template <typename Type, typename... Limit>
+  void read_optional(const Json* found, const std::string& key, std::optional<Type>& value,
+                     const Limit&... limits) const {
+    value = std::nullopt;
+    if (found == nullptr) return;
+    Type content{};
+    read(*found, path_ + key, content, limits...);
+    value = std::move(content);
+  }
 
   const Json* find(const std::string& key) const;
   void refuse_unknown() const;
