@@ -111,6 +111,22 @@ void merge(const Slots& slots, double mean, int64_t present, int64_t added, Mome
   }
 }
 
+// The first index of a value that is not `good`, or -1. One flag per block keeps branches out of the loop.
+// Finite minus itself is 0; anything else gives NaN.
+template <typename P, typename Good>
+int64_t find_unlike(const P* value, int64_t count, const Good& good) {
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t last = std::min(count, first + kBlock);
+    int bad = 0;
+    for (int64_t i = first; i < last; ++i) bad |= !good(value[i]);
+    if (bad == 0) continue;
+    for (int64_t i = first; i < last; ++i) {
+      if (!good(value[i])) return i;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 template <typename P>
@@ -160,17 +176,12 @@ void move_average(const double* sum, double count, int64_t channels, double mome
 
 template <typename P>
 int64_t find_non_finite(const P* value, int64_t count) noexcept {
-  for (int64_t first = 0; first < count; first += kBlock) {
-    const int64_t last = std::min(count, first + kBlock);
-    // Finite minus itself is 0; anything else gives NaN. One flag per block keeps branches out of the loop.
-    int bad = 0;
-    for (int64_t i = first; i < last; ++i) bad |= !(value[i] - value[i] == P(0));
-    if (bad == 0) continue;
-    for (int64_t i = first; i < last; ++i) {
-      if (!std::isfinite(value[i])) return i;
-    }
-  }
-  return -1;
+  return find_unlike(value, count, [](P x) { return x - x == P(0); });
+}
+
+template <typename P>
+int64_t find_not_positive(const P* value, int64_t count) noexcept {
+  return find_unlike(value, count, [](P x) { return x - x == P(0) && x > P(0); });
 }
 
 template void count_clips(const float*, const float*, const float*, const float*, int64_t, int64_t, double,
@@ -183,5 +194,7 @@ template void move_average(const double*, double, int64_t, double, float*) noexc
 template void move_average(const double*, double, int64_t, double, double*) noexcept;
 template int64_t find_non_finite(const float*, int64_t) noexcept;
 template int64_t find_non_finite(const double*, int64_t) noexcept;
+template int64_t find_not_positive(const float*, int64_t) noexcept;
+template int64_t find_not_positive(const double*, int64_t) noexcept;
 
 }  // namespace renorm::kernels

@@ -41,4 +41,8 @@ void move_average(const double* sum, double count, int64_t channels, double mome
 template <typename P>
 int64_t find_non_finite(const P* value, int64_t count) noexcept;
 
+// The first index of a value that is not a finite number above 0, or -1.
+template <typename P>
+int64_t find_not_positive(const P* value, int64_t count) noexcept;
+
 }  // namespace renorm::kernels
