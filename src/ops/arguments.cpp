@@ -13,7 +13,7 @@ void check_input(const char* op, const at::Tensor& input) {
   TORCH_CHECK(at::isFloatingType(input.scalar_type()), op, ": input must have a floating dtype, got ",
               input.scalar_type());
   TORCH_CHECK(input.dim() >= 2, op, ": input must be [batch, channels, ...], got ", input.dim(),
-              " dimension(s) of sizes ", input.sizes());
+              " dimension(s) of sizes ", input.sym_sizes());
 }
 
 void check_device(const char* op, const char* name, const at::Tensor& tensor, const at::Tensor& input) {
@@ -21,81 +21,107 @@ void check_device(const char* op, const char* name, const at::Tensor& tensor, co
               input.device(), ", got ", tensor.device());
 }
 
-void check_per_channel(const char* op, const char* name, const OptionalTensor& optional,
-                       const at::Tensor& input) {
-  if (!optional.has_value() || !optional->defined()) return;
-  const at::Tensor& tensor = *optional;
-  TORCH_CHECK(tensor.dim() == 1 && tensor.size(0) == input.size(1), op, ": ", name,
-              " must have one value for each of the ", input.size(1), " channels of input, got sizes ",
-              tensor.sizes());
-  check_device(op, name, tensor, input);
+void check_type(const char* op, const char* name, const at::Tensor& tensor, const at::Tensor& input) {
   const at::ScalarType expected = statistics_type(input.scalar_type());
   TORCH_CHECK(tensor.scalar_type() == expected, op, ": ", name, " must be ", expected, " for input of type ",
               input.scalar_type(), ", got ", tensor.scalar_type());
 }
 
-void check_activation(const char* op, int64_t activation) {
-  TORCH_CHECK(activation == static_cast<int64_t>(Activation::kNone) ||
-                  activation == static_cast<int64_t>(Activation::kRelu),
-              op, ": activation must be 0 (none) or 1 (relu), got ", activation);
-}
-
-void check_limits(const char* op, const BatchRenormArguments& arguments) {
-  TORCH_CHECK(arguments.eps > 0.0, op, ": eps must be > 0, got ", arguments.eps);
-  TORCH_CHECK(arguments.r_max >= 1.0, op, ": r_max must be >= 1, got ", arguments.r_max);
-  TORCH_CHECK(arguments.d_max >= 0.0, op, ": d_max must be >= 0, got ", arguments.d_max);
-}
-
-void check_groups(const char* op, int64_t group_size, Grouping grouping, const at::Tensor& input) {
-  TORCH_CHECK(group_size >= 0, op, ": group_size must be >= 0 (0 = the whole batch), got ", group_size);
-  TORCH_CHECK(group_size == 0 || input.size(0) % group_size == 0, op,
-              ": group_size must divide the batch of ", input.size(0), " examples, got ", group_size);
-  TORCH_CHECK(grouping == Grouping::kContiguous || grouping == Grouping::kStrided, op,
-              ": grouping must be 0 (contiguous) or 1 (strided), got ", static_cast<int64_t>(grouping));
-}
-
-void check_statistics(const char* op, const char* name, const OptionalTensor& optional, int64_t groups,
-                      const at::Tensor& input) {
+void check_per_channel(const char* op, const char* name, const OptionalTensor& optional,
+                       const at::Tensor& input) {
   if (!optional.has_value() || !optional->defined()) return;
   const at::Tensor& tensor = *optional;
-  TORCH_CHECK(tensor.dim() == 2 && tensor.size(0) == groups && tensor.size(1) == input.size(1), op, ": ",
-              name, " must be [", groups, ", ", input.size(1), "], got sizes ", tensor.sizes());
+  TORCH_CHECK(tensor.dim() == 1 && tensor.sym_size(0) == input.sym_size(1), op, ": ", name,
+              " must have one value for each of the ", input.sym_size(1), " channels of input, got sizes ",
+              tensor.sym_sizes());
   check_device(op, name, tensor, input);
-  TORCH_CHECK(tensor.scalar_type() == statistics_type(input.scalar_type()), op, ": ", name, " must be ",
-              statistics_type(input.scalar_type()), " for input of type ", input.scalar_type(), ", got ",
-              tensor.scalar_type());
+  check_type(op, name, tensor, input);
+}
+
+// A tensor of the input's sizes.
+void check_like_input(const char* op, const char* name, const OptionalTensor& optional,
+                      const at::Tensor& input) {
+  if (!optional.has_value() || !optional->defined()) return;
+  TORCH_CHECK(optional->sym_sizes() == input.sym_sizes(), op, ": ", name, " must have the sizes of input, ",
+              input.sym_sizes(), ", got ", optional->sym_sizes());
+  check_device(op, name, *optional, input);
+}
+
+void check_residual(const char* op, const OptionalTensor& residual, const at::Tensor& input) {
+  check_like_input(op, "residual", residual, input);
+  if (!residual.has_value() || !residual->defined()) return;
+  TORCH_CHECK(residual->scalar_type() == input.scalar_type(), op, ": residual must have the dtype of input, ",
+              input.scalar_type(), ", got ", residual->scalar_type());
+}
+
+void check_eps(const char* op, double eps, const at::Tensor& input) {
+  TORCH_CHECK(eps > 0.0, op, ": eps must be > 0, got ", eps);
+  const at::ScalarType type = statistics_type(input.scalar_type());
+  TORCH_CHECK(type == at::kDouble || static_cast<float>(eps) > 0.0F, op, ": eps must be > 0 as a ", type,
+              ", got ", eps);
+}
+
+void check_clip(const char* op, const ClipSource& limits, const at::Tensor& input) {
+  const ClipRamp& clip = limits.clip;
+  TORCH_CHECK(clip.r_max >= 1.0, op, ": r_max must be >= 1, got ", clip.r_max);
+  TORCH_CHECK(clip.d_max >= 0.0, op, ": d_max must be >= 0, got ", clip.d_max);
+  if (!limits.step.has_value()) return;
+  TORCH_CHECK(clip.hold < 0 || clip.r_step >= clip.hold, op, ": r_step must be >= hold, ", clip.hold,
+              ", got ", clip.r_step);
+  TORCH_CHECK(clip.hold < 0 || clip.d_step >= clip.hold, op, ": d_step must be >= hold, ", clip.hold,
+              ", got ", clip.d_step);
+  const at::Tensor& step = *limits.step;
+  TORCH_CHECK(step.scalar_type() == at::kLong && step.dim() == 0, op,
+              ": step must be one int64 without dimensions, got ", step.scalar_type(), " of sizes ",
+              step.sym_sizes());
+  check_device(op, "step", step, input);
+}
+
+void check_groups(const char* op, int64_t group_size, const at::Tensor& input) {
+  TORCH_CHECK(group_size >= 0, op, ": group_size must be >= 0 (0 = the whole batch), got ", group_size);
+  TORCH_CHECK(group_size == 0 || input.sym_size(0) % group_size == 0, op,
+              ": group_size must divide the batch of ", input.sym_size(0), " examples, got ", group_size);
+}
+
+void check_statistics(const char* op, const char* name, const OptionalTensor& optional,
+                      const c10::SymInt& groups, const at::Tensor& input) {
+  if (!optional.has_value() || !optional->defined()) return;
+  const at::Tensor& tensor = *optional;
+  TORCH_CHECK(tensor.dim() == 2 && tensor.sym_size(0) == groups && tensor.sym_size(1) == input.sym_size(1),
+              op, ": ", name, " must be [", groups, ", ", input.sym_size(1), "], got sizes ",
+              tensor.sym_sizes());
+  check_device(op, name, tensor, input);
+  check_type(op, name, tensor, input);
 }
 
 }  // namespace
 
-void check_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                        const OptionalTensor& running_mean, const OptionalTensor& running_std,
-                        const BatchRenormArguments& arguments) {
-  const char* op = "renorm::batch_renorm";
-  check_input(op, input);
-  check_per_channel(op, "weight", weight, input);
-  check_per_channel(op, "bias", bias, input);
-  TORCH_CHECK(running_mean.has_value() == running_std.has_value(), op,
+void check_batch_renorm(const ForwardArguments& a) {
+  check_input(a.op, a.input);
+  check_per_channel(a.op, "weight", a.weight, a.input);
+  check_per_channel(a.op, "bias", a.bias, a.input);
+  TORCH_CHECK(a.running_mean.has_value() == a.running_std.has_value(), a.op,
               ": running_mean and running_std must be given together, got only ",
-              running_mean.has_value() ? "running_mean" : "running_std");
-  check_per_channel(op, "running_mean", running_mean, input);
-  check_per_channel(op, "running_std", running_std, input);
-  check_limits(op, arguments);
-  check_groups(op, arguments.group_size, arguments.grouping, input);
-  check_activation(op, static_cast<int64_t>(arguments.activation));
+              a.running_mean.has_value() ? "running_mean" : "running_std");
+  check_per_channel(a.op, "running_mean", a.running_mean, a.input);
+  check_per_channel(a.op, "running_std", a.running_std, a.input);
+  check_residual(a.op, a.residual, a.input);
+  check_eps(a.op, a.eps, a.input);
+  check_clip(a.op, a.limits, a.input);
+  check_groups(a.op, a.group_size, a.input);
 }
 
 void check_batch_renorm_backward(const BackwardArguments& a) {
-  const char* op = "renorm::batch_renorm_backward";
+  const char* op = kBackwardOp;
   check_input(op, a.input);
-  TORCH_CHECK(a.grad_output.sizes() == a.input.sizes(), op, ": grad_output must have the sizes of input, ",
-              a.input.sizes(), ", got ", a.grad_output.sizes());
-  check_device(op, "grad_output", a.grad_output, a.input);
+  TORCH_CHECK(a.grad_output.defined() && a.batch_mean.defined() && a.batch_std.defined(), op,
+              ": grad_output, batch_mean and batch_std must be tensors, got an undefined one");
+  check_like_input(op, "grad_output", a.grad_output, a.input);
   check_per_channel(op, "weight", a.weight, a.input);
   check_per_channel(op, "bias", a.bias, a.input);
-  check_groups(op, a.group_size, a.grouping, a.input);
-  check_activation(op, static_cast<int64_t>(a.activation));
-  const int64_t groups = group_count(a.input, a.group_size);
+  check_residual(op, a.residual, a.input);
+  check_groups(op, a.group_size, a.input);
+  const c10::SymInt groups = sym_group_count(a.input, a.group_size);
   check_statistics(op, "batch_mean", a.batch_mean, groups, a.input);
   check_statistics(op, "batch_mean_low", a.batch_mean_low, groups, a.input);
   check_statistics(op, "batch_std", a.batch_std, groups, a.input);
@@ -103,18 +129,48 @@ void check_batch_renorm_backward(const BackwardArguments& a) {
   check_statistics(op, "d", a.d, groups, a.input);
 }
 
-void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
-                                  const OptionalTensor& bias, const at::Tensor& running_mean,
-                                  const at::Tensor& running_std, int64_t activation) {
-  const char* op = "renorm::batch_renorm_inference";
-  check_input(op, input);
-  TORCH_CHECK(running_mean.defined() && running_std.defined(), op,
+void check_batch_renorm_inference(const InferenceArguments& a) {
+  const char* op = kInferenceOp;
+  check_input(op, a.input);
+  TORCH_CHECK(a.running_mean.defined() && a.running_std.defined(), op,
               ": running_mean and running_std must be tensors, got none");
-  check_per_channel(op, "weight", weight, input);
-  check_per_channel(op, "bias", bias, input);
-  check_per_channel(op, "running_mean", running_mean, input);
-  check_per_channel(op, "running_std", running_std, input);
-  check_activation(op, activation);
+  check_per_channel(op, "weight", a.weight, a.input);
+  check_per_channel(op, "bias", a.bias, a.input);
+  check_per_channel(op, "running_mean", a.running_mean, a.input);
+  check_per_channel(op, "running_std", a.running_std, a.input);
+  check_residual(op, a.residual, a.input);
+}
+
+void check_move_averages(const at::Tensor& running_mean, const at::Tensor& running_std,
+                         const at::Tensor& step, const at::Tensor& batch_mean, const at::Tensor& batch_std,
+                         const Optional<double>& momentum) {
+  const char* op = kMoveOp;
+  TORCH_CHECK(running_mean.dim() == 1 && running_mean.sym_sizes() == running_std.sym_sizes(), op,
+              ": running_mean and running_std must be [channels], got sizes ", running_mean.sym_sizes(),
+              " and ", running_std.sym_sizes());
+  TORCH_CHECK(batch_mean.dim() == 2 && batch_mean.sym_size(1) == running_mean.sym_size(0) &&
+                  batch_mean.sym_sizes() == batch_std.sym_sizes(),
+              op, ": batch_mean and batch_std must be [groups, ", running_mean.sym_size(0), "], got sizes ",
+              batch_mean.sym_sizes(), " and ", batch_std.sym_sizes());
+  const at::ScalarType type = running_mean.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kDouble, op, ": running_mean must be Float or Double, got ",
+              type);
+  for (const at::Tensor* tensor : {&running_std, &batch_mean, &batch_std}) {
+    TORCH_CHECK(tensor->scalar_type() == type && tensor->device() == running_mean.device(), op,
+                ": averages and statistics must have one dtype and device, got ", type, " on ",
+                running_mean.device(), " and ", tensor->scalar_type(), " on ", tensor->device());
+  }
+  TORCH_CHECK(step.scalar_type() == at::kLong && step.dim() == 0, op,
+              ": step must be one int64 without dimensions, got ", step.scalar_type(), " of sizes ",
+              step.sym_sizes());
+  check_device(op, "step", step, running_mean);
+  TORCH_CHECK(!momentum.has_value() || (*momentum >= 0.0 && *momentum <= 1.0), op,
+              ": momentum must be in [0, 1] or none, got ", momentum.value_or(0.0));
+}
+
+c10::SymInt sym_group_count(const at::Tensor& input, int64_t group_size) {
+  if (input.sym_numel() == 0) return 0;
+  return group_size == 0 ? c10::SymInt(1) : input.sym_size(0) / group_size;
 }
 
 int64_t group_count(const at::Tensor& input, int64_t group_size) {
@@ -122,14 +178,34 @@ int64_t group_count(const at::Tensor& input, int64_t group_size) {
   return group_size == 0 ? 1 : input.size(0) / group_size;
 }
 
-bool is_channels_last(const at::Tensor& tensor) {
-  int64_t expected = tensor.size(1);
-  if (expected != 1 && tensor.stride(1) != 1) return false;
-  for (int64_t dim = tensor.dim() - 1; dim >= 2; --dim) {
-    if (tensor.size(dim) != 1 && tensor.stride(dim) != expected) return false;
-    expected *= tensor.size(dim);
+c10::string_view name_of(Grouping grouping) {
+  return grouping == Grouping::kStrided ? "strided" : "contiguous";
+}
+
+c10::string_view name_of(Activation activation) { return activation == Activation::kRelu ? "relu" : "none"; }
+
+Grouping parse_grouping(const char* op, c10::string_view name) {
+  for (const Grouping grouping : {Grouping::kContiguous, Grouping::kStrided}) {
+    if (name == name_of(grouping)) return grouping;
   }
-  return tensor.size(0) == 1 || tensor.stride(0) == expected;
+  TORCH_CHECK(false, op, ": grouping must be 'contiguous' or 'strided', got '", name, "'");
+}
+
+Activation parse_activation(const char* op, c10::string_view name) {
+  for (const Activation activation : {Activation::kNone, Activation::kRelu}) {
+    if (name == name_of(activation)) return activation;
+  }
+  TORCH_CHECK(false, op, ": activation must be 'none' or 'relu', got '", name, "'");
+}
+
+bool is_channels_last(const at::Tensor& tensor) {
+  c10::SymInt expected = tensor.sym_size(1);
+  if (expected != 1 && tensor.sym_stride(1) != 1) return false;
+  for (int64_t dim = tensor.dim() - 1; dim >= 2; --dim) {
+    if (tensor.sym_size(dim) != 1 && tensor.sym_stride(dim) != expected) return false;
+    expected = expected * tensor.sym_size(dim);
+  }
+  return tensor.sym_size(0) == 1 || tensor.sym_stride(0) == expected;
 }
 
 at::Tensor dense(const at::Tensor& tensor) {

@@ -9,16 +9,16 @@
 
 namespace renorm::ops {
 
-// One check per operator; every implementation calls it first.
-void check_batch_renorm(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                        const OptionalTensor& running_mean, const OptionalTensor& running_std,
-                        const BatchRenormArguments& arguments);
+// One check per operator; every implementation calls it first. Sizes may be symbolic.
+void check_batch_renorm(const ForwardArguments& arguments);
 void check_batch_renorm_backward(const BackwardArguments& arguments);
-void check_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
-                                  const OptionalTensor& bias, const at::Tensor& running_mean,
-                                  const at::Tensor& running_std, int64_t activation);
+void check_batch_renorm_inference(const InferenceArguments& arguments);
+void check_move_averages(const at::Tensor& running_mean, const at::Tensor& running_std,
+                         const at::Tensor& step, const at::Tensor& batch_mean, const at::Tensor& batch_std,
+                         const Optional<double>& momentum);
 
 // The number of groups of a checked batch: 0 for an empty input.
+c10::SymInt sym_group_count(const at::Tensor& input, int64_t group_size);
 int64_t group_count(const at::Tensor& input, int64_t group_size);
 
 // The dtype of parameters and statistics for input of dtype `input`: double for double, else float.

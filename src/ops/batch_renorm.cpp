@@ -6,27 +6,39 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
-#if TORCH_VERSION_MAJOR >= 2
+// Without needs_fixed_stride_order Inductor copies channels-last tensors to contiguous ones and back.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
 #define RENORM_TAGS \
-  , { at::Tag::pt2_compliant_tag }
+  , { at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order }
 #else
 #define RENORM_TAGS
 #endif
+
+#define RENORM_FORWARD_RESULTS \
+  "(Tensor output, Tensor batch_mean, Tensor batch_mean_low, Tensor batch_std, Tensor r, Tensor d)"
 
 TORCH_LIBRARY(renorm, m) {
   m.def(
       "batch_renorm(Tensor input, Tensor? weight=None, Tensor? bias=None, Tensor? running_mean=None, "
       "Tensor? running_std=None, float eps=1e-05, float r_max=1.0, float d_max=0.0, int group_size=0, "
-      "int grouping=0, int activation=0) -> (Tensor output, Tensor batch_mean, Tensor batch_mean_low, "
-      "Tensor batch_std, Tensor r, Tensor d)" RENORM_TAGS);
+      "str grouping=\"contiguous\", str activation=\"none\", Tensor? residual=None) "
+      "-> " RENORM_FORWARD_RESULTS RENORM_TAGS);
   m.def(
-      "batch_renorm_backward(Tensor grad_output, Tensor input, Tensor? weight, Tensor? bias, Tensor "
-      "batch_mean, "
-      "Tensor? batch_mean_low, Tensor batch_std, Tensor? r, Tensor? d, int group_size, int grouping, "
-      "int activation, bool frozen, bool[3] output_mask) -> (Tensor, Tensor, Tensor)" RENORM_TAGS);
+      "batch_renorm_step(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, "
+      "Tensor running_std, Tensor step, int hold, float r_max, int r_step, float d_max, int d_step, "
+      "float eps=1e-05, int group_size=0, str grouping=\"contiguous\", str activation=\"none\", "
+      "Tensor? residual=None) -> " RENORM_FORWARD_RESULTS RENORM_TAGS);
+  m.def(
+      "batch_renorm_backward(Tensor grad_output, Tensor input, Tensor? weight, Tensor? bias, "
+      "Tensor? residual, Tensor batch_mean, Tensor? batch_mean_low, Tensor batch_std, Tensor? r, Tensor? d, "
+      "int group_size, str grouping, str activation, bool frozen, bool[4] output_mask) "
+      "-> (Tensor, Tensor, Tensor, Tensor)" RENORM_TAGS);
   m.def(
       "batch_renorm_inference(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, "
-      "Tensor running_std, int activation=0) -> Tensor" RENORM_TAGS);
+      "Tensor running_std, str activation=\"none\", Tensor? residual=None) -> Tensor" RENORM_TAGS);
+  m.def(
+      "move_averages_(Tensor(a!) running_mean, Tensor(b!) running_std, Tensor(c!) step, Tensor batch_mean, "
+      "Tensor batch_std, float? momentum) -> ()" RENORM_TAGS);
 }
 
 namespace renorm::ops {
@@ -37,46 +49,83 @@ auto typed(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
-}  // namespace
-
-ForwardTensors call_batch_renorm(const at::Tensor& input, const OptionalTensor& weight,
-                                 const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                 const OptionalTensor& running_std, const BatchRenormArguments& arguments) {
-  static const auto op = typed<decltype(flat_forward<call_batch_renorm>)>("renorm::batch_renorm");
-  return op.call(input, weight, bias, running_mean, running_std, arguments.eps, arguments.r_max,
-                 arguments.d_max, arguments.group_size, static_cast<int64_t>(arguments.grouping),
-                 static_cast<int64_t>(arguments.activation));
-}
-
-BackwardTensors call_batch_renorm_backward(const BackwardArguments& a) {
-  static const auto op =
-      typed<decltype(flat_backward<call_batch_renorm_backward>)>("renorm::batch_renorm_backward");
-  return op.call(a.grad_output, a.input, a.weight, a.bias, a.batch_mean, a.batch_mean_low, a.batch_std, a.r,
-                 a.d, a.group_size, static_cast<int64_t>(a.grouping), static_cast<int64_t>(a.activation),
-                 a.frozen, a.output_mask);
-}
-
-at::Tensor call_batch_renorm_inference(const at::Tensor& input, const OptionalTensor& weight,
-                                       const OptionalTensor& bias, const at::Tensor& running_mean,
-                                       const at::Tensor& running_std, int64_t activation) {
-  static const auto op = typed<decltype(call_batch_renorm_inference)>("renorm::batch_renorm_inference");
-  return op.call(input, weight, bias, running_mean, running_std, activation);
-}
-
-BatchRenormResult batch_renorm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
-                               const at::Tensor& running_mean, const at::Tensor& running_std,
-                               const BatchRenormArguments& arguments) {
-  auto [output, batch_mean, batch_mean_low, batch_std, r, d] = call_batch_renorm(
-      input, optional(weight), optional(bias), optional(running_mean), optional(running_std), arguments);
+BatchRenormResult result_of(ForwardTensors&& tensors) {
+  auto [output, batch_mean, batch_mean_low, batch_std, r, d] = std::move(tensors);
   return {std::move(output),    std::move(batch_mean), std::move(batch_mean_low),
           std::move(batch_std), std::move(r),          std::move(d)};
 }
 
+}  // namespace
+
+ForwardTensors call_batch_renorm(const ForwardArguments& a) {
+  const ClipRamp& clip = a.limits.clip;
+  if (a.limits.step.has_value()) {
+    static const auto op = typed<decltype(flat_step<call_batch_renorm>)>(kStepOp);
+    return op.call(a.input, a.weight, a.bias, value_or_undefined(a.running_mean),
+                   value_or_undefined(a.running_std), *a.limits.step, clip.hold, clip.r_max, clip.r_step,
+                   clip.d_max, clip.d_step, a.eps, a.group_size, name_of(a.grouping), name_of(a.activation),
+                   a.residual);
+  }
+  static const auto op = typed<decltype(flat_forward<call_batch_renorm>)>(kForwardOp);
+  return op.call(a.input, a.weight, a.bias, a.running_mean, a.running_std, a.eps, clip.r_max, clip.d_max,
+                 a.group_size, name_of(a.grouping), name_of(a.activation), a.residual);
+}
+
+BackwardTensors call_batch_renorm_backward(const BackwardArguments& a) {
+  static const auto op = typed<decltype(flat_backward<call_batch_renorm_backward>)>(kBackwardOp);
+  return op.call(a.grad_output, a.input, a.weight, a.bias, a.residual, a.batch_mean, a.batch_mean_low,
+                 a.batch_std, a.r, a.d, a.group_size, name_of(a.grouping), name_of(a.activation), a.frozen,
+                 a.output_mask);
+}
+
+at::Tensor call_batch_renorm_inference(const InferenceArguments& a) {
+  static const auto op = typed<decltype(flat_inference<call_batch_renorm_inference>)>(kInferenceOp);
+  return op.call(a.input, a.weight, a.bias, a.running_mean, a.running_std, name_of(a.activation), a.residual);
+}
+
+BatchRenormResult batch_renorm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                               const at::Tensor& running_mean, const at::Tensor& running_std,
+                               const BatchRenormArguments& a) {
+  const ClipRamp constant{/*hold=*/-1, a.r_max, 0, a.d_max, 0};
+  return result_of(call_batch_renorm(
+      {kForwardOp, input, optional(weight), optional(bias), optional(running_mean), optional(running_std),
+       optional(a.residual), ClipSource{constant, {}}, a.eps, a.group_size, a.grouping, a.activation}));
+}
+
+BatchRenormResult batch_renorm_step(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                    const at::Tensor& running_mean, const at::Tensor& running_std,
+                                    const at::Tensor& step, const ClipRamp& clip,
+                                    const BatchRenormArguments& a) {
+  return result_of(call_batch_renorm(
+      {kStepOp, input, optional(weight), optional(bias), optional(running_mean), optional(running_std),
+       optional(a.residual), ClipSource{clip, step}, a.eps, a.group_size, a.grouping, a.activation}));
+}
+
+BatchRenormGradients batch_renorm_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                                           const at::Tensor& weight, const at::Tensor& bias,
+                                           const BatchRenormResult& forward, const BatchRenormArguments& a,
+                                           std::array<bool, 4> output_mask) {
+  output_mask[3] = output_mask[3] && a.residual.defined();
+  auto [dinput, dweight, dbias, dresidual] = call_batch_renorm_backward(
+      {grad_output, input, optional(weight), optional(bias), optional(a.residual), forward.batch_mean,
+       optional(forward.batch_mean_low), forward.batch_std, optional(forward.r), optional(forward.d),
+       a.group_size, a.grouping, a.activation, /*frozen=*/false, output_mask});
+  return {std::move(dinput), std::move(dweight), std::move(dbias), std::move(dresidual)};
+}
+
 at::Tensor batch_renorm_inference(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                   const at::Tensor& running_mean, const at::Tensor& running_std,
-                                  Activation activation) {
-  return call_batch_renorm_inference(input, optional(weight), optional(bias), running_mean, running_std,
-                                     static_cast<int64_t>(activation));
+                                  Activation activation, const at::Tensor& residual) {
+  return call_batch_renorm_inference(
+      {input, optional(weight), optional(bias), running_mean, running_std, activation, optional(residual)});
+}
+
+void move_averages_(at::Tensor running_mean, at::Tensor running_std, at::Tensor step,
+                    const at::Tensor& batch_mean, const at::Tensor& batch_std, Optional<double> momentum) {
+  using Move =
+      void(at::Tensor, at::Tensor, at::Tensor, const at::Tensor&, const at::Tensor&, Optional<double>);
+  static const auto op = typed<Move>(kMoveOp);
+  op.call(std::move(running_mean), std::move(running_std), std::move(step), batch_mean, batch_std, momentum);
 }
 
 }  // namespace renorm::ops

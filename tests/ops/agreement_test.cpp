@@ -17,16 +17,21 @@ struct Results {
   at::Tensor dinput;
   at::Tensor dweight;
   at::Tensor dbias;
+  at::Tensor dresidual;
 };
 
 Results differentiate(const at::Tensor& output, const Tensors& t) {
   torch::autograd::variable_list inputs{t.input};
   if (t.weight.defined()) inputs.push_back(t.weight);
   if (t.bias.defined()) inputs.push_back(t.bias);
+  if (t.residual.defined()) inputs.push_back(t.residual);
   const auto grads = torch::autograd::grad({output}, inputs, {t.grad_output});
-  Results results{output.detach(), grads[0], {}, {}};
-  if (t.weight.defined()) results.dweight = grads[1];
-  if (t.bias.defined()) results.dbias = grads.back();
+  auto next = grads.begin();
+  const auto take = [&next](const at::Tensor& of) { return of.defined() ? *next++ : at::Tensor(); };
+  Results results{output.detach(), take(t.input), {}, {}, {}};
+  results.dweight = take(t.weight);
+  results.dbias = take(t.bias);
+  results.dresidual = take(t.residual);
   return results;
 }
 
@@ -37,6 +42,7 @@ Tensors in_double(const Tensors& t) {
   wide.input.requires_grad_();
   if (wide.weight.defined()) wide.weight.requires_grad_();
   if (wide.bias.defined()) wide.bias.requires_grad_();
+  if (wide.residual.defined()) wide.residual.requires_grad_();
   return wide;
 }
 
@@ -45,7 +51,13 @@ Tensors requiring_grad(const Tensors& t) {
   leaves.input.requires_grad_();
   if (leaves.weight.defined()) leaves.weight.requires_grad_();
   if (leaves.bias.defined()) leaves.bias.requires_grad_();
+  if (leaves.residual.defined()) leaves.residual.requires_grad_();
   return leaves;
+}
+
+ops::BatchRenormResult composite(const Tensors& t, ops::BatchRenormArguments arguments) {
+  arguments.residual = t.residual;
+  return ops::batch_renorm_composite(t.input, t.weight, t.bias, t.running_mean, t.running_std, arguments);
 }
 
 at::Tensor inference_formula(const Tensors& t, Activation activation) {
@@ -57,6 +69,7 @@ at::Tensor inference_formula(const Tensors& t, Activation activation) {
   at::Tensor y = (t.input - spread(t.running_mean)) / spread(t.running_std);
   if (t.weight.defined()) y = y * spread(t.weight);
   if (t.bias.defined()) y = y + spread(t.bias);
+  if (t.residual.defined()) y = y + t.residual;
   return activation == Activation::kRelu ? y.relu() : y;
 }
 
@@ -101,6 +114,10 @@ void expect_results(const Results& actual, const Results& expected, const Tensor
   if (c.has_bias) {
     EXPECT_LE(error_of(actual.dbias, expected.dbias, scale_of_sum), wide);
   }
+  if (c.has_residual) {
+    EXPECT_EQ(actual.dresidual.scalar_type(), c.type);
+    EXPECT_LE(error_of(actual.dresidual, expected.dresidual), narrow);
+  }
   expect_memory_order(actual.output, t, c.input_memory);
   expect_memory_order(actual.dinput, t, c.input_memory);
 }
@@ -126,13 +143,11 @@ TEST_F(Agreement, TrainingIsTheCompositeWithItsGradients) {
       ops::BatchRenormArguments linear = c.arguments;
       linear.activation = Activation::kNone;
       const Tensors wide = in_double(t);
-      const auto before = ops::batch_renorm_composite(wide.input, wide.weight, wide.bias, wide.running_mean,
-                                                      wide.running_std, linear);
+      const auto before = composite(wide, linear);
       avoid_kink(before.output, c.grad_memory, &t);
     }
     const Tensors wide = in_double(t);
-    const auto expected = ops::batch_renorm_composite(wide.input, wide.weight, wide.bias, wide.running_mean,
-                                                      wide.running_std, c.arguments);
+    const auto expected = composite(wide, c.arguments);
     const Tensors leaves = requiring_grad(t);
     const auto actual = train(leaves, c.arguments);
     expect_results(differentiate(actual.output, leaves), differentiate(expected.output, wide), t, c);
@@ -170,8 +185,7 @@ TEST_F(Agreement, SumThroughReluIsTheComposite) {
     const Tensors leaves = requiring_grad(make_tensors(c));
     const Tensors wide = in_double(leaves);
     train(leaves, c.arguments).output.sum().backward();
-    const auto expected = ops::batch_renorm_composite(wide.input, wide.weight, wide.bias, wide.running_mean,
-                                                      wide.running_std, c.arguments);
+    const auto expected = composite(wide, c.arguments);
     expected.output.sum().backward();
     EXPECT_LE(error_of(leaves.input.grad(), wide.input.grad()), tolerance(at::kDouble));
     EXPECT_LE(error_of(leaves.weight.grad(), wide.weight.grad()), tolerance(at::kDouble));

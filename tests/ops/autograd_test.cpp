@@ -53,7 +53,7 @@ TEST_F(Autograd, GradientOfOneDoesNotDependOnWhichOthersAreRequired) {
     SCOPED_TRACE(name);
     const Tensors t = make_small();
     const auto leaf = [](const at::Tensor& tensor) { return tensor.clone().requires_grad_(); };
-    const Tensors all{leaf(t.input), {}, leaf(t.weight), leaf(t.bias), t.running_mean, t.running_std};
+    const Tensors all{leaf(t.input), {}, leaf(t.weight), leaf(t.bias), t.running_mean, t.running_std, {}};
     op(all).backward(t.grad_output);
     Tensors one = t;
     one.input = leaf(t.input);
@@ -117,20 +117,44 @@ TEST_F(Autograd, StatisticsHaveNoGradient) {
   }
 }
 
-TEST_F(Autograd, RejectsDoubleBackwardInOneSentence) {
+// Forward mode would need formulas of its own; without this error tangents would silently be zero.
+TEST_F(Autograd, RejectsForwardModeInOneSentence) {
   for (const auto& [name, op] : operators()) {
-    for (const bool of_input : {true, false}) {
-      SCOPED_TRACE(::testing::Message() << name << " of input " << of_input);
-      const Tensors t = make_small();
-      const at::Tensor& leaf = of_input ? t.input : t.weight;
-      leaf.requires_grad_();
-      const at::Tensor output = op(t);
-      const std::string message = message_of([&] {
-        torch::autograd::grad({output}, {leaf}, {t.grad_output}, /*retain_graph=*/true,
-                              /*create_graph=*/true);
-      });
-      EXPECT_NE(message.find("double backward is not supported"), std::string::npos) << message;
-      EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    for (const bool requires_grad : {true, false}) {
+      for (int which = 0; which < 4; ++which) {
+        SCOPED_TRACE(::testing::Message() << name << " requires_grad " << requires_grad << " " << which);
+        Tensors t = make_small();
+        t.residual = at::randn_like(t.input);
+        t.weight.requires_grad_(requires_grad);
+        const auto level = torch::autograd::ForwardADLevel::get_next_idx();
+        at::Tensor* argument = std::vector<at::Tensor*>{&t.input, &t.weight, &t.bias, &t.residual}[which];
+        *argument = at::_make_dual(*argument, at::ones_like(*argument), static_cast<int64_t>(level));
+        const std::string message = message_of([&] { op(t); });
+        EXPECT_NE(message.find("forward-mode differentiation is not supported"), std::string::npos)
+            << message;
+        EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+        torch::autograd::ForwardADLevel::release_idx(level);
+      }
+    }
+  }
+}
+
+// Bias and residual matter to the mask of the ReLU only.
+TEST_F(Autograd, SavesBiasAndResidualForTheReluOnly) {
+  for (const auto activation : {Activation::kNone, Activation::kRelu}) {
+    for (const auto changed : {&Tensors::bias, &Tensors::residual}) {
+      Tensors t = make_small();
+      t.bias = t.bias.clone().requires_grad_() * 1.0;
+      t.residual = at::randn_like(t.input).requires_grad_() * 1.0;
+      ops::BatchRenormArguments arguments;
+      arguments.activation = activation;
+      const at::Tensor output = train(t, arguments).output;
+      {
+        const at::NoGradGuard no_grad;
+        (t.*changed).add_(1.0);
+      }
+      const std::string message = message_of([&] { output.backward(t.grad_output); });
+      EXPECT_EQ(message.empty(), activation == Activation::kNone) << message;
     }
   }
 }

@@ -1,5 +1,6 @@
 // The error of a wrong argument is one sentence: its name, the expected value, the actual one.
 #include <cmath>
+#include <limits>
 
 #include "cases.h"
 
@@ -40,7 +41,9 @@ void training(const Call& call) { train(call.t, call.arguments); }
 
 void composite(const Call& call) {
   const Tensors& t = call.t;
-  ops::batch_renorm_composite(t.input, t.weight, t.bias, t.running_mean, t.running_std, call.arguments);
+  ops::BatchRenormArguments arguments = call.arguments;
+  arguments.residual = t.residual;
+  ops::batch_renorm_composite(t.input, t.weight, t.bias, t.running_mean, t.running_std, arguments);
 }
 
 void inference(const Call& call) { infer(call.t, call.arguments.activation); }
@@ -101,9 +104,17 @@ const std::vector<BadInput>& bad_tensors() {
       {"InputOnOtherDevice",
        [](Call& c) { c.t.input = on_meta(c.t.input); },
        {" must be on the device of input, meta", "got cpu"}},
-      {"UnknownActivation",
-       [](Call& c) { c.arguments.activation = static_cast<Activation>(7); },
-       {"activation must be 0 (none) or 1 (relu)", "got 7"}}};
+      {"ResidualOfOtherSizes",
+       [](Call& c) {
+         c.t.residual = at::ones({4, 3, 6});
+       },
+       {"residual must have the sizes of input, [4, 3, 5]", "got [4, 3, 6]"}},
+      {"ResidualOfOtherType",
+       [](Call& c) { c.t.residual = c.t.input.to(at::kDouble); },
+       {"residual must have the dtype of input, Float", "got Double"}},
+      {"ResidualOnOtherDevice",
+       [](Call& c) { c.t.residual = on_meta(c.t.input); },
+       {"residual must be on the device of input, cpu", "got meta"}}};
   return table;
 }
 
@@ -142,10 +153,7 @@ const std::vector<BadInput>& bad_groups() {
                                             {"group_size must divide the batch of 4 examples", "got 8"}},
                                            {"NegativeGroupSize",
                                             [](Call& c) { c.arguments.group_size = -2; },
-                                            {"group_size must be >= 0", "got -2"}},
-                                           {"UnknownGrouping",
-                                            [](Call& c) { c.arguments.grouping = static_cast<Grouping>(2); },
-                                            {"grouping must be 0 (contiguous) or 1 (strided)", "got 2"}}};
+                                            {"group_size must be >= 0", "got -2"}}};
   return table;
 }
 
@@ -161,6 +169,9 @@ const std::vector<BadInput>& bad_limits() {
        {"d_max must be >= 0", "got nan"}},
       {"EpsZero", [](Call& c) { c.arguments.eps = 0.0; }, {"eps must be > 0", "got 0"}},
       {"NegativeEps", [](Call& c) { c.arguments.eps = -1e-3; }, {"eps must be > 0", "got -0.001"}},
+      {"EpsThatRoundsToZero",
+       [](Call& c) { c.arguments.eps = 1e-50; },
+       {"eps must be > 0 as a Float", "got 1e-50"}},
       {"EpsNotANumber", [](Call& c) { c.arguments.eps = std::nan(""); }, {"eps must be > 0", "got nan"}}};
   return table;
 }
@@ -175,6 +186,12 @@ const std::vector<BadInput>& bad_backward() {
       {"GradOutputOnOtherDevice",
        [](Call& c) { c.t.grad_output = on_meta(c.t.grad_output); },
        {"grad_output must be on the device of input, cpu", "got meta"}},
+      {"NoGradOutput",
+       [](Call& c) { c.t.grad_output = at::Tensor(); },
+       {"grad_output, batch_mean and batch_std must be tensors"}},
+      {"NoBatchMean",
+       [](Call& c) { c.batch_mean = at::Tensor(); },
+       {"grad_output, batch_mean and batch_std must be tensors"}},
       {"BatchMeanOfOtherGroups",
        [](Call& c) {
          c.batch_mean = at::ones({2, 3});
@@ -226,6 +243,37 @@ INSTANTIATE_TEST_SUITE_P(Limits, BadInputOfTraining, ::testing::ValuesIn(bad_lim
 INSTANTIATE_TEST_SUITE_P(Averages, BadInputOfInference, ::testing::ValuesIn(bad_averages()), name_of);
 INSTANTIATE_TEST_SUITE_P(Groups, BadInputOfBackward, ::testing::ValuesIn(bad_groups()), name_of);
 INSTANTIATE_TEST_SUITE_P(Gradients, BadInputOfBackward, ::testing::ValuesIn(bad_backward()), name_of);
+
+// Averages that training cannot produce.
+TEST(BadInput, NamesTheChannelOfABadAverage) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const double bad : {0.0, -1.0, kInfinity, std::nan("")}) {
+      Case c;
+      c.type = type;
+      c.sizes = {4, 40, 5};
+      Tensors t = make_tensors(c);
+      t.running_std[37] = bad;
+      SCOPED_TRACE(::testing::Message() << type << " " << bad);
+      for (const auto& message :
+           {message_of([&] { train(t, {}); }), message_of([&] { infer(t, Activation::kNone); })}) {
+        EXPECT_NE(message.find("running_std must be finite and > 0, got "), std::string::npos) << message;
+        EXPECT_NE(message.find(" in channel 37"), std::string::npos) << message;
+      }
+      t = make_tensors(c);
+      t.running_mean[0] = kInfinity;
+      EXPECT_NE(message_of([&] { train(t, {}); }).find("running_mean must be finite, got inf in channel 0"),
+                std::string::npos);
+    }
+  }
+}
+
+TEST(BadInput, NamesUnknownChoices) {
+  EXPECT_EQ(message_of([] { ops::parse_grouping("renorm::op", "stride"); }),
+            "renorm::op: grouping must be 'contiguous' or 'strided', got 'stride'");
+  EXPECT_EQ(message_of([] { ops::parse_activation("renorm::op", "gelu"); }),
+            "renorm::op: activation must be 'none' or 'relu', got 'gelu'");
+}
 
 // The same checks apply to a call that autograd records.
 TEST(BadInput, IsNamedUnderAutograd) {

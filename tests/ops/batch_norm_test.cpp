@@ -33,7 +33,7 @@ TEST_F(BatchNorm, IsTrainingWithLimitsOneAndZero) {
     const Tensors t = make_tensors(c);
     const ops::BatchRenormArguments arguments;
     const auto forward = train(t, arguments);
-    const auto [dinput, dweight, dbias] = backward(t, forward, arguments);
+    const auto [dinput, dweight, dbias, dresidual] = backward(t, forward, arguments);
     const auto [output, batch_mean, inv_std] =
         at::native_batch_norm(t.input, t.weight, t.bias, {}, {}, /*training=*/true, 0.1, arguments.eps);
     const auto [native_dinput, native_dweight, native_dbias] =

@@ -77,6 +77,7 @@ Case draw_case(Random& random) {
   c.arguments.group_size = random.chance(0.5) ? 0 : draw_divisor(random, c.sizes[0]);
   c.arguments.grouping = random.chance(0.5) ? Grouping::kStrided : Grouping::kContiguous;
   c.arguments.activation = random.chance(0.4) ? Activation::kRelu : Activation::kNone;
+  c.has_residual = random.chance(0.3);
   return c;
 }
 
@@ -87,7 +88,7 @@ std::string describe(const Case& c) {
        << c.has_bias << " averages " << c.has_averages << " eps " << c.arguments.eps << " r_max "
        << c.arguments.r_max << " d_max " << c.arguments.d_max << " group_size " << c.arguments.group_size
        << " grouping " << static_cast<int64_t>(c.arguments.grouping) << " activation "
-       << static_cast<int64_t>(c.arguments.activation);
+       << static_cast<int64_t>(c.arguments.activation) << " residual " << c.has_residual;
   return text.str();
 }
 
@@ -103,33 +104,33 @@ Tensors make_tensors(const Case& c) {
   t.bias = parameter(c.has_bias, -1.0, 1.0);
   t.running_mean = parameter(c.has_averages, -0.5, 1.5);
   t.running_std = parameter(c.has_averages, 0.5, 4.0);
+  if (c.has_residual) t.residual = place(at::randn(c.sizes, at::kDouble).to(c.type), c.grad_memory);
   return t;
 }
 
+namespace {
+
+ops::BatchRenormArguments with_residual(ops::BatchRenormArguments arguments, const Tensors& t) {
+  arguments.residual = t.residual;
+  return arguments;
+}
+
+}  // namespace
+
 ops::BatchRenormResult train(const Tensors& t, const ops::BatchRenormArguments& arguments) {
-  return ops::batch_renorm(t.input, t.weight, t.bias, t.running_mean, t.running_std, arguments);
+  return ops::batch_renorm(t.input, t.weight, t.bias, t.running_mean, t.running_std,
+                           with_residual(arguments, t));
 }
 
 at::Tensor infer(const Tensors& t, Activation activation) {
-  return ops::batch_renorm_inference(t.input, t.weight, t.bias, t.running_mean, t.running_std, activation);
+  return ops::batch_renorm_inference(t.input, t.weight, t.bias, t.running_mean, t.running_std, activation,
+                                     t.residual);
 }
 
-ops::BackwardTensors backward(const Tensors& t, const ops::BatchRenormResult& forward,
-                              const ops::BatchRenormArguments& arguments) {
-  return ops::call_batch_renorm_backward({t.grad_output,
-                                          t.input,
-                                          ops::optional(t.weight),
-                                          ops::optional(t.bias),
-                                          forward.batch_mean,
-                                          forward.batch_mean_low,
-                                          forward.batch_std,
-                                          forward.r,
-                                          forward.d,
-                                          arguments.group_size,
-                                          arguments.grouping,
-                                          arguments.activation,
-                                          /*frozen=*/false,
-                                          {true, true, true}});
+ops::BatchRenormGradients backward(const Tensors& t, const ops::BatchRenormResult& forward,
+                                   const ops::BatchRenormArguments& arguments) {
+  return ops::batch_renorm_backward(t.grad_output, t.input, t.weight, t.bias, forward,
+                                    with_residual(arguments, t));
 }
 
 }  // namespace renorm::test

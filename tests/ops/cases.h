@@ -33,6 +33,7 @@ struct Case {
   bool has_weight = true;
   bool has_bias = true;
   bool has_averages = true;
+  bool has_residual = false;
   ops::BatchRenormArguments arguments;
 };
 
@@ -49,6 +50,7 @@ struct Tensors {
   at::Tensor bias;
   at::Tensor running_mean;
   at::Tensor running_std;
+  at::Tensor residual;
 };
 
 // Values from LibTorch's generator; nothing requires a gradient.
@@ -58,16 +60,16 @@ Tensors make_tensors(const Case& c);
 template <class Convert>
 Tensors converted(const Tensors& t, const Convert& convert) {
   const auto one = [&](const at::Tensor& tensor) { return tensor.defined() ? convert(tensor) : tensor; };
-  return {one(t.input), one(t.grad_output),  one(t.weight),
-          one(t.bias),  one(t.running_mean), one(t.running_std)};
+  return {one(t.input),        one(t.grad_output), one(t.weight),  one(t.bias),
+          one(t.running_mean), one(t.running_std), one(t.residual)};
 }
 
 // The operators on the tensors of a case.
 ops::BatchRenormResult train(const Tensors& t, const ops::BatchRenormArguments& arguments);
 at::Tensor infer(const Tensors& t, Activation activation);
 
-// The backward operator after `forward`, with all three gradients.
-ops::BackwardTensors backward(const Tensors& t, const ops::BatchRenormResult& forward,
-                              const ops::BatchRenormArguments& arguments);
+// The backward operator after `forward`, with all gradients.
+ops::BatchRenormGradients backward(const Tensors& t, const ops::BatchRenormResult& forward,
+                                   const ops::BatchRenormArguments& arguments);
 
 }  // namespace renorm::test

@@ -46,7 +46,7 @@ class Witness {
 };
 
 std::vector<at::Tensor> arguments_of(const Tensors& t) {
-  return {t.input, t.grad_output, t.weight, t.bias, t.running_mean, t.running_std};
+  return {t.input, t.grad_output, t.weight, t.bias, t.running_mean, t.running_std, t.residual};
 }
 
 std::vector<at::Tensor> results_of(const ops::BatchRenormResult& result) {
@@ -83,7 +83,7 @@ TEST_F(Purity, OfBackward) {
     const Witness witness(arguments);
     const auto grads = backward(t, forward, c.arguments);
     witness.expect_unchanged();
-    witness.expect_unshared({std::get<0>(grads), std::get<1>(grads), std::get<2>(grads)});
+    witness.expect_unshared(defined({grads.input, grads.weight, grads.bias, grads.residual}));
   });
 }
 

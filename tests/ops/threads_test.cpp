@@ -17,7 +17,7 @@ class Threads : public Seeded {
 
 std::vector<at::Tensor> results(const Tensors& t, const ops::BatchRenormArguments& arguments) {
   const auto forward = train(t, arguments);
-  const auto [dinput, dweight, dbias] = backward(t, forward, arguments);
+  const auto [dinput, dweight, dbias, dresidual] = backward(t, forward, arguments);
   return {forward.output,
           forward.batch_mean,
           forward.batch_mean_low,

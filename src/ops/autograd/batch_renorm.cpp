@@ -4,41 +4,97 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 namespace renorm::ops {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-bool requires_grad(const OptionalTensor& tensor) { return tensor.has_value() && tensor->requires_grad(); }
+// The differentiable arguments of an operator; absent ones are null.
+using Arguments = std::array<const at::Tensor*, 5>;
 
-bool requires_grad(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias) {
+const at::Tensor* pointer(const OptionalTensor& tensor) {
+  return tensor.has_value() && tensor->defined() ? &*tensor : nullptr;
+}
+Arguments arguments_of(const ForwardArguments& a) {
+  return {&a.input, pointer(a.weight), pointer(a.bias), pointer(a.residual)};
+}
+Arguments arguments_of(const InferenceArguments& a) {
+  return {&a.input, pointer(a.weight), pointer(a.bias), pointer(a.residual)};
+}
+Arguments arguments_of(const BackwardArguments& a) {
+  return {&a.input, pointer(a.weight), pointer(a.bias), pointer(a.residual), &a.grad_output};
+}
+
+template <class Predicate>
+bool any(const Arguments& arguments, const Predicate& predicate) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [&](const at::Tensor* tensor) { return tensor != nullptr && predicate(*tensor); });
+}
+
+bool requires_grad(const Arguments& arguments) {
   return at::GradMode::is_enabled() &&
-         (input.requires_grad() || requires_grad(weight) || requires_grad(bias));
+         any(arguments, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+}
+
+// Whether torch.func differentiates. It rejects nodes written in C++, so the operators are then computed in
+// ATen operations.
+bool in_function_transform(const Arguments& arguments) {
+  return any(arguments, [](const at::Tensor& tensor) {
+    return tensor.key_set().has(c10::DispatchKey::FuncTorchGradWrapper);
+  });
+}
+
+void check_no_tangent(const char* op, const Arguments& arguments) {
+  TORCH_CHECK(
+      !any(arguments, [](const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }), op,
+      ": forward-mode differentiation is not supported; use reverse mode");
 }
 
 // Indices of the tensors saved by the forward of either operator.
-enum Saved : size_t { kInput, kWeight, kBias, kBatchMean, kBatchMeanLow, kBatchStd, kR, kD };
+enum Saved : size_t { kInput, kWeight, kBias, kResidual, kBatchMean, kBatchMeanLow, kBatchStd, kR, kD };
 
-// One bit each for input, weight and bias. The edges of a node are not used, because LibTorch releases number
-// them differently where an argument is absent.
-int64_t gradient_mask(const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias) {
-  return (input.requires_grad() ? 1 : 0) | (requires_grad(weight) ? 2 : 0) | (requires_grad(bias) ? 4 : 0);
+// One bit each for input, weight, bias and residual. The edges of a node are not used, because LibTorch
+// releases number them differently where an argument is absent.
+int64_t gradient_mask(const Arguments& arguments) {
+  int64_t mask = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    if (arguments[i] != nullptr && arguments[i]->requires_grad()) mask |= int64_t{1} << i;
+  }
+  return mask;
 }
 
-// A node returns one gradient per argument of its forward: input, weight, bias, and three without a gradient.
-constexpr size_t kForwardArguments = 6;
+// Saves what the backward needs. The mask of the ReLU needs bias and residual; nothing else does.
+void save(AutogradContext* context, const Arguments& arguments, Activation activation,
+          const variable_list& statistics) {
+  const auto of = [&](size_t i, bool needed) {
+    return needed && arguments[i] != nullptr ? *arguments[i] : at::Tensor();
+  };
+  const bool relu = activation == Activation::kRelu;
+  variable_list saved{of(0, true), of(1, true), of(2, relu), of(3, relu)};
+  saved.insert(saved.end(), statistics.begin(), statistics.end());
+  context->save_for_backward(std::move(saved));
+  context->saved_data["activation"] = static_cast<int64_t>(activation);
+  context->saved_data["mask"] = gradient_mask(arguments);
+}
 
+// Gradients of input, weight, bias and residual.
 variable_list gradients(AutogradContext* context, const at::Tensor& grad_output, int64_t group_size,
                         Grouping grouping, bool frozen) {
   const variable_list saved = context->get_saved_variables();
   const int64_t mask = context->saved_data["mask"].toInt();
   const auto activation = static_cast<Activation>(context->saved_data["activation"].toInt());
-  auto [dinput, dweight, dbias] =
+  const auto wanted = [mask](int bit) { return (mask >> bit & 1) != 0; };
+  // Without an activation the gradient of the residual is that of the output.
+  const bool passes_through = activation == Activation::kNone;
+  auto [dinput, dweight, dbias, dresidual] =
       call_batch_renorm_backward({grad_output,
                                   saved[kInput],
                                   optional(saved[kWeight]),
                                   optional(saved[kBias]),
+                                  optional(saved[kResidual]),
                                   saved[kBatchMean],
                                   optional(saved[kBatchMeanLow]),
                                   saved[kBatchStd],
@@ -48,93 +104,89 @@ variable_list gradients(AutogradContext* context, const at::Tensor& grad_output,
                                   grouping,
                                   activation,
                                   frozen,
-                                  {(mask & 1) != 0, (mask & 2) != 0, (mask & 4) != 0}});
-  variable_list result(kForwardArguments);
-  result[0] = dinput;
-  result[1] = dweight;
-  result[2] = dbias;
-  return result;
+                                  {wanted(0), wanted(1), wanted(2), wanted(3) && !passes_through}});
+  if (wanted(3) && passes_through) dresidual = grad_output;
+  return {dinput, dweight, dbias, dresidual};
 }
 
+// The nodes take the differentiable tensors as arguments of their own, and the rest in a struct without a
+// gradient.
 struct BatchRenormGradient : torch::autograd::Function<BatchRenormGradient> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& input,
-                               const OptionalTensor& weight, const OptionalTensor& bias,
-                               const OptionalTensor& running_mean, const OptionalTensor& running_std,
-                               const BatchRenormArguments& arguments) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& /*input*/,
+                               const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
+                               const OptionalTensor& /*residual*/, const ForwardArguments* a) {
     at::AutoDispatchBelowADInplaceOrView below;
-    auto [output, batch_mean, batch_mean_low, batch_std, r, d] =
-        call_batch_renorm(input, weight, bias, running_mean, running_std, arguments);
-    context->save_for_backward({input, value_or_undefined(weight), value_or_undefined(bias), batch_mean,
-                                batch_mean_low, batch_std, r, d});
-    context->saved_data["group_size"] = arguments.group_size;
-    context->saved_data["grouping"] = static_cast<int64_t>(arguments.grouping);
-    context->saved_data["activation"] = static_cast<int64_t>(arguments.activation);
-    context->saved_data["mask"] = gradient_mask(input, weight, bias);
+    auto [output, batch_mean, batch_mean_low, batch_std, r, d] = call_batch_renorm(*a);
+    save(context, arguments_of(*a), a->activation, {batch_mean, batch_mean_low, batch_std, r, d});
+    context->saved_data["group_size"] = a->group_size;
+    context->saved_data["grouping"] = static_cast<int64_t>(a->grouping);
     context->mark_non_differentiable({batch_mean, batch_mean_low, batch_std, r, d});
     return {output, batch_mean, batch_mean_low, batch_std, r, d};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    return gradients(context, grad_outputs[0], context->saved_data["group_size"].toInt(),
-                     static_cast<Grouping>(context->saved_data["grouping"].toInt()), /*frozen=*/false);
+    variable_list result =
+        gradients(context, grad_outputs[0], context->saved_data["group_size"].toInt(),
+                  static_cast<Grouping>(context->saved_data["grouping"].toInt()), /*frozen=*/false);
+    result.emplace_back();  // the struct has no gradient
+    return result;
   }
 };
 
 struct InferenceGradient : torch::autograd::Function<InferenceGradient> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const OptionalTensor& weight,
-                            const OptionalTensor& bias, const at::Tensor& running_mean,
-                            const at::Tensor& running_std, int64_t activation) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
+                            const OptionalTensor& /*residual*/, const InferenceArguments* a) {
     at::AutoDispatchBelowADInplaceOrView below;
-    const at::Tensor output =
-        call_batch_renorm_inference(input, weight, bias, running_mean, running_std, activation);
+    const at::Tensor output = call_batch_renorm_inference(*a);
     // Copies: the averages change in place, and this gradient uses their present values.
     const auto keep = [&](const at::Tensor& average) {
-      return input.numel() == 0 ? at::empty({0, average.size(0)}, average.options())
-                                : average.detach().clone().unsqueeze(0);
+      return input.sym_numel() == 0 ? at::empty_symint({0, average.sym_size(0)}, average.options())
+                                    : average.detach().clone().unsqueeze(0);
     };
-    context->save_for_backward({input, value_or_undefined(weight), value_or_undefined(bias),
-                                keep(running_mean), at::Tensor(), keep(running_std), at::Tensor(),
-                                at::Tensor()});
-    context->saved_data["activation"] = activation;
-    context->saved_data["mask"] = gradient_mask(input, weight, bias);
+    save(context, arguments_of(*a), a->activation,
+         {keep(a->running_mean), at::Tensor(), keep(a->running_std), at::Tensor(), at::Tensor()});
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    return gradients(context, grad_outputs[0], /*group_size=*/0, Grouping::kContiguous, /*frozen=*/true);
+    variable_list result =
+        gradients(context, grad_outputs[0], /*group_size=*/0, Grouping::kContiguous, /*frozen=*/true);
+    result.emplace_back();
+    return result;
   }
 };
 
-ForwardTensors batch_renorm_autograd(const at::Tensor& input, const OptionalTensor& weight,
-                                     const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                     const OptionalTensor& running_std,
-                                     const BatchRenormArguments& arguments) {
-  if (!requires_grad(input, weight, bias)) {
+ForwardTensors batch_renorm_autograd(const ForwardArguments& a) {
+  const Arguments arguments = arguments_of(a);
+  check_no_tangent(a.op, arguments);
+  if (!requires_grad(arguments)) {
     at::AutoDispatchBelowADInplaceOrView below;
-    return call_batch_renorm(input, weight, bias, running_mean, running_std, arguments);
+    return call_batch_renorm(a);
   }
-  variable_list result =
-      BatchRenormGradient::apply(input, weight, bias, running_mean, running_std, arguments);
+  if (in_function_transform(arguments)) return batch_renorm_forward_composite(a);
+  variable_list result = BatchRenormGradient::apply(a.input, a.weight, a.bias, a.residual, &a);
   return {result[0], result[1], result[2], result[3], result[4], result[5]};
 }
 
-at::Tensor batch_renorm_inference_autograd(const at::Tensor& input, const OptionalTensor& weight,
-                                           const OptionalTensor& bias, const at::Tensor& running_mean,
-                                           const at::Tensor& running_std, int64_t activation) {
-  if (!requires_grad(input, weight, bias)) {
+at::Tensor batch_renorm_inference_autograd(const InferenceArguments& a) {
+  const Arguments arguments = arguments_of(a);
+  check_no_tangent(kInferenceOp, arguments);
+  if (!requires_grad(arguments)) {
     at::AutoDispatchBelowADInplaceOrView below;
-    return call_batch_renorm_inference(input, weight, bias, running_mean, running_std, activation);
+    return call_batch_renorm_inference(a);
   }
-  return InferenceGradient::apply(input, weight, bias, running_mean, running_std, activation);
+  if (in_function_transform(arguments)) return batch_renorm_inference_composite(a);
+  return InferenceGradient::apply(a.input, a.weight, a.bias, a.residual, &a);
 }
 
-BackwardTensors batch_renorm_backward_autograd(const BackwardArguments& arguments) {
-  TORCH_CHECK(
-      !(at::GradMode::is_enabled() && (arguments.grad_output.requires_grad() ||
-                                       requires_grad(arguments.input, arguments.weight, arguments.bias))),
-      "renorm::batch_renorm_backward: double backward is not supported; call backward without create_graph");
+// With create_graph the gradient itself is differentiated: in ATen operations, through the statistics.
+BackwardTensors batch_renorm_backward_autograd(const BackwardArguments& a) {
+  const Arguments arguments = arguments_of(a);
+  check_no_tangent(kBackwardOp, arguments);
+  if (requires_grad(arguments)) return batch_renorm_backward_differentiable(a);
   at::AutoDispatchBelowADInplaceOrView below;
-  return call_batch_renorm_backward(arguments);
+  return call_batch_renorm_backward(a);
 }
 
 }  // namespace
@@ -142,7 +194,9 @@ BackwardTensors batch_renorm_backward_autograd(const BackwardArguments& argument
 
 TORCH_LIBRARY_IMPL(renorm, Autograd, m) {
   m.impl("batch_renorm", TORCH_FN(renorm::ops::flat_forward<renorm::ops::batch_renorm_autograd>));
+  m.impl("batch_renorm_step", TORCH_FN(renorm::ops::flat_step<renorm::ops::batch_renorm_autograd>));
   m.impl("batch_renorm_backward",
          TORCH_FN(renorm::ops::flat_backward<renorm::ops::batch_renorm_backward_autograd>));
-  m.impl("batch_renorm_inference", TORCH_FN(renorm::ops::batch_renorm_inference_autograd));
+  m.impl("batch_renorm_inference",
+         TORCH_FN(renorm::ops::flat_inference<renorm::ops::batch_renorm_inference_autograd>));
 }

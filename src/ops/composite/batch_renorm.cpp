@@ -5,6 +5,8 @@
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
 
+#include <atomic>
+
 #include "ops/arguments.h"
 
 namespace renorm::ops {
@@ -42,100 +44,179 @@ at::Tensor spread(const at::Tensor& tensor) {
   return tensor.dim() == 1 ? tensor.view({1, 1, -1, 1}) : tensor.unsqueeze(1).unsqueeze(3);
 }
 
-at::Tensor affine(at::Tensor x_hat, const at::Tensor& weight, const at::Tensor& bias) {
-  if (weight.defined()) x_hat = x_hat * spread(weight);
-  if (bias.defined()) x_hat = x_hat + spread(bias);
+at::Tensor affine(at::Tensor x_hat, const OptionalTensor& weight, const OptionalTensor& bias) {
+  if (weight.has_value()) x_hat = x_hat * spread(*weight);
+  if (bias.has_value()) x_hat = x_hat + spread(*bias);
   return x_hat;
 }
 
-BatchRenormResult empty_result(const at::Tensor& input) {
+at::Tensor activated(const at::Tensor& value, Activation activation) {
+  return activation == Activation::kRelu ? value.relu() : value;
+}
+
+ForwardTensors empty_result(const at::Tensor& input) {
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
   const auto none = [&] { return at::empty({0, input.size(1)}, options); };
   return {input.clone(), none(), none(), none(), none(), none()};
 }
 
-}  // namespace
-
-BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight,
-                                         const at::Tensor& bias, const at::Tensor& running_mean,
-                                         const at::Tensor& running_std,
-                                         const BatchRenormArguments& arguments) {
-  check_batch_renorm(input, optional(weight), optional(bias), optional(running_mean), optional(running_std),
-                     arguments);
-  if (input.numel() == 0) return empty_result(input);
-  const Grouped grouped(input, arguments.group_size, arguments.grouping);
-  const at::Tensor x = grouped.of(input);
-  const at::Tensor batch_mean = x.mean(at::IntArrayRef{1, 3});
-  const at::Tensor centred = x - spread(batch_mean);
-  const at::Tensor batch_std = (centred.square().mean(at::IntArrayRef{1, 3}) + arguments.eps).sqrt();
-  at::Tensor r = at::ones_like(batch_std);
-  at::Tensor d = at::zeros_like(batch_std);
-  if (running_std.defined()) {
-    r = (batch_std / running_std).detach().clamp(1.0 / arguments.r_max, arguments.r_max);
-    d = ((batch_mean - running_mean) / running_std).detach().clamp(-arguments.d_max, arguments.d_max);
-  }
-  at::Tensor output = affine(centred / spread(batch_std) * spread(r) + spread(d), weight, bias);
-  if (arguments.activation == Activation::kRelu) output = output.relu();
-  return {grouped.back(output), batch_mean.detach(), at::zeros_like(r), batch_std.detach(), r, d};
+// A limit at `step`, as ClipRamp::at computes it.
+at::Tensor limit_at(const at::Tensor& step, int64_t hold, double start, double end, int64_t last) {
+  const auto constant = [&](double value) { return at::full_like(step, value); };
+  const at::Tensor between = (step - hold) / static_cast<double>(last - hold) * (end - start) + start;
+  return at::where(step.le(hold), constant(start), at::where(step.ge(last), constant(end), between));
 }
 
-ForwardTensors batch_renorm_forward_composite(const at::Tensor& input, const OptionalTensor& weight,
-                                              const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                              const OptionalTensor& running_std,
-                                              const BatchRenormArguments& arguments) {
-  BatchRenormResult result =
-      batch_renorm_composite(input, value_or_undefined(weight), value_or_undefined(bias),
-                             value_or_undefined(running_mean), value_or_undefined(running_std), arguments);
-  return {result.output, result.batch_mean, result.batch_mean_low, result.batch_std, result.r, result.d};
+struct Clipped {
+  at::Tensor r;
+  at::Tensor d;
+};
+
+// r and d within the limits. With a step tensor the device computes the limits.
+Clipped clipped(const at::Tensor& r, const at::Tensor& d, const ClipSource& limits) {
+  const ClipRamp& clip = limits.clip;
+  if (!limits.step.has_value() || clip.hold < 0) {
+    return {r.clamp(1.0 / clip.r_max, clip.r_max), d.clamp(-clip.d_max, clip.d_max)};
+  }
+  const at::Tensor step = limits.step->to(r.scalar_type());
+  const at::Tensor r_max = limit_at(step, clip.hold, 1.0, clip.r_max, clip.r_step);
+  const at::Tensor d_max = limit_at(step, clip.hold, 0.0, clip.d_max, clip.d_step);
+  return {at::clamp(r, r_max.reciprocal(), r_max), at::clamp(d, d_max.neg(), d_max)};
 }
 
-BackwardTensors batch_renorm_backward_composite(const BackwardArguments& a) {
-  check_batch_renorm_backward(a);
-  const auto zeros = [&] { return at::zeros({a.input.size(1)}, a.batch_std.options()); };
-  if (a.input.numel() == 0) {
-    return {a.output_mask[0] ? a.input.clone() : at::Tensor(), a.output_mask[1] ? zeros() : at::Tensor(),
-            a.output_mask[2] ? zeros() : at::Tensor()};
-  }
-  const Grouped grouped(a.input, a.group_size, a.grouping);
-  at::Tensor centred = grouped.of(a.input) - spread(a.batch_mean);
+// The statistics that the gradient uses, broadcast over the grouped input.
+struct BackwardStatistics {
+  at::Tensor centred;  // x - mean
+  at::Tensor std;
+};
+
+BackwardStatistics saved_statistics(const BackwardArguments& a, const at::Tensor& x) {
+  at::Tensor centred = x - spread(a.batch_mean);
   if (a.batch_mean_low.has_value()) centred = centred - spread(*a.batch_mean_low);
-  at::Tensor x_hat = centred / spread(a.batch_std);
+  return {centred, spread(a.batch_std)};
+}
+
+// The same as functions of x, for a second derivative. The difference between the saved variance and that of
+// x is eps, a constant.
+BackwardStatistics recomputed_statistics(const BackwardArguments& a, const at::Tensor& x) {
+  // Centred twice: the first mean of data far from zero is rounded.
+  const at::Tensor near = x - spread(x.mean(at::IntArrayRef{1, 3}));
+  const at::Tensor centred = near - spread(near.mean(at::IntArrayRef{1, 3}));
+  const at::Tensor variance = centred.square().mean(at::IntArrayRef{1, 3});
+  const at::Tensor eps = (a.batch_std.square() - variance).detach();
+  return {centred, spread((variance + eps).sqrt())};
+}
+
+BackwardTensors gradients(const BackwardArguments& a, const Grouped& grouped,
+                          const BackwardStatistics& statistics) {
+  const at::Tensor& centred = statistics.centred;
+  at::Tensor x_hat = centred / statistics.std;
   if (a.r.has_value()) x_hat = x_hat * spread(*a.r);
   if (a.d.has_value()) x_hat = x_hat + spread(*a.d);
   at::Tensor dy = grouped.of(a.grad_output);
   if (a.activation == Activation::kRelu) {
-    dy = dy * (affine(x_hat, value_or_undefined(a.weight), value_or_undefined(a.bias)) > 0);
+    at::Tensor before = affine(x_hat, a.weight, a.bias);
+    if (a.residual.has_value()) before = before + grouped.of(*a.residual);
+    dy = dy * (before > 0);
   }
   at::Tensor dx;
   if (a.output_mask[0]) {
-    const at::Tensor r_over_std = a.r.has_value() ? *a.r / a.batch_std : a.batch_std.reciprocal();
     at::Tensor g = a.weight.has_value() ? dy * spread(*a.weight) : dy;
     if (!a.frozen) {
-      const at::Tensor along = (g * centred).mean(at::IntArrayRef{1, 3}) / a.batch_std.square();
-      g = g - spread(g.mean(at::IntArrayRef{1, 3})) - centred * spread(along);
+      const at::Tensor along =
+          (g * centred).mean(at::IntArrayRef{1, 3}, /*keepdim=*/true) / statistics.std.square();
+      g = g - g.mean(at::IntArrayRef{1, 3}, /*keepdim=*/true) - centred * along;
     }
-    dx = grouped.back(g * spread(r_over_std));
+    g = g / statistics.std;
+    dx = grouped.back(a.r.has_value() ? g * spread(*a.r) : g);
   }
   return {dx, a.output_mask[1] ? (dy * x_hat).sum(at::IntArrayRef{0, 1, 3}) : at::Tensor(),
-          a.output_mask[2] ? dy.sum(at::IntArrayRef{0, 1, 3}) : at::Tensor()};
+          a.output_mask[2] ? dy.sum(at::IntArrayRef{0, 1, 3}) : at::Tensor(),
+          a.output_mask[3] ? grouped.back(dy) : at::Tensor()};
 }
 
-at::Tensor batch_renorm_inference_composite(const at::Tensor& input, const OptionalTensor& weight,
-                                            const OptionalTensor& bias, const at::Tensor& running_mean,
-                                            const at::Tensor& running_std, int64_t activation) {
-  check_batch_renorm_inference(input, weight, bias, running_mean, running_std, activation);
-  if (input.numel() == 0) return input.clone();
-  const Grouped grouped(input, 0, Grouping::kContiguous);
-  const at::Tensor x_hat = (grouped.of(input) - spread(running_mean)) / spread(running_std);
-  const at::Tensor output = affine(x_hat, value_or_undefined(weight), value_or_undefined(bias));
-  return grouped.back(activation == static_cast<int64_t>(Activation::kRelu) ? output.relu() : output);
+BackwardTensors empty_gradients(const BackwardArguments& a) {
+  const auto like_input = [&](bool wanted) { return wanted ? a.input.clone() : at::Tensor(); };
+  const auto zeros = [&](bool wanted) {
+    return wanted ? at::zeros({a.input.size(1)}, a.batch_std.options()) : at::Tensor();
+  };
+  return {like_input(a.output_mask[0]), zeros(a.output_mask[1]), zeros(a.output_mask[2]),
+          like_input(a.output_mask[3])};
+}
+
+std::atomic<bool> forced{false};
+
+}  // namespace
+
+void force_composite(bool on) { forced = on; }
+
+bool composite_is_forced() { return forced; }
+
+ForwardTensors batch_renorm_forward_composite(const ForwardArguments& a) {
+  check_batch_renorm(a);
+  if (a.input.numel() == 0) return empty_result(a.input);
+  const Grouped grouped(a.input, a.group_size, a.grouping);
+  const at::Tensor x = grouped.of(a.input);
+  const at::Tensor batch_mean = x.mean(at::IntArrayRef{1, 3});
+  const at::Tensor centred = x - spread(batch_mean);
+  const at::Tensor batch_std = (centred.square().mean(at::IntArrayRef{1, 3}) + a.eps).sqrt();
+  Clipped clip{at::ones_like(batch_std), at::zeros_like(batch_std)};
+  if (a.running_std.has_value()) {
+    clip = clipped((batch_std / *a.running_std).detach(),
+                   ((batch_mean - *a.running_mean) / *a.running_std).detach(), a.limits);
+  }
+  at::Tensor output = affine(centred / spread(batch_std) * spread(clip.r) + spread(clip.d), a.weight, a.bias);
+  if (a.residual.has_value()) output = output + grouped.of(*a.residual);
+  return {grouped.back(activated(output, a.activation)),
+          batch_mean.detach(),
+          at::zeros_like(clip.r),
+          batch_std.detach(),
+          clip.r,
+          clip.d};
+}
+
+BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight,
+                                         const at::Tensor& bias, const at::Tensor& running_mean,
+                                         const at::Tensor& running_std, const BatchRenormArguments& a) {
+  const ClipRamp constant{/*hold=*/-1, a.r_max, 0, a.d_max, 0};
+  auto [output, batch_mean, batch_mean_low, batch_std, r, d] = batch_renorm_forward_composite(
+      {kForwardOp, input, optional(weight), optional(bias), optional(running_mean), optional(running_std),
+       optional(a.residual), ClipSource{constant, {}}, a.eps, a.group_size, a.grouping, a.activation});
+  return {output, batch_mean, batch_mean_low, batch_std, r, d};
+}
+
+BackwardTensors batch_renorm_backward_composite(const BackwardArguments& a) {
+  check_batch_renorm_backward(a);
+  if (a.input.numel() == 0) return empty_gradients(a);
+  const Grouped grouped(a.input, a.group_size, a.grouping);
+  return gradients(a, grouped, saved_statistics(a, grouped.of(a.input)));
+}
+
+BackwardTensors batch_renorm_backward_differentiable(const BackwardArguments& a) {
+  check_batch_renorm_backward(a);
+  if (a.input.numel() == 0) return empty_gradients(a);
+  const Grouped grouped(a.input, a.group_size, a.grouping);
+  const at::Tensor x = grouped.of(a.input);
+  return gradients(a, grouped, a.frozen ? saved_statistics(a, x) : recomputed_statistics(a, x));
+}
+
+at::Tensor batch_renorm_inference_composite(const InferenceArguments& a) {
+  check_batch_renorm_inference(a);
+  if (a.input.numel() == 0) return a.input.clone();
+  const Grouped grouped(a.input, 0, Grouping::kContiguous);
+  const at::Tensor x_hat = (grouped.of(a.input) - spread(a.running_mean)) / spread(a.running_std);
+  at::Tensor output = affine(x_hat, a.weight, a.bias);
+  if (a.residual.has_value()) output = output + grouped.of(*a.residual);
+  return grouped.back(activated(output, a.activation));
 }
 
 }  // namespace renorm::ops
 
 TORCH_LIBRARY_IMPL(renorm, CompositeExplicitAutograd, m) {
   m.impl("batch_renorm", TORCH_FN(renorm::ops::flat_forward<renorm::ops::batch_renorm_forward_composite>));
+  m.impl("batch_renorm_step", TORCH_FN(renorm::ops::flat_step<renorm::ops::batch_renorm_forward_composite>));
   m.impl("batch_renorm_backward",
          TORCH_FN(renorm::ops::flat_backward<renorm::ops::batch_renorm_backward_composite>));
-  m.impl("batch_renorm_inference", TORCH_FN(renorm::ops::batch_renorm_inference_composite));
+  m.impl("batch_renorm_inference",
+         TORCH_FN(renorm::ops::flat_inference<renorm::ops::batch_renorm_inference_composite>));
 }

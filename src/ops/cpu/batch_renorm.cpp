@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/averages.h"
 #include "kernels/kernels.h"
 #include "ops/arguments.h"
 
@@ -25,6 +26,7 @@ constexpr size_t kHugeBytes = size_t{32} << 20;
 constexpr uintptr_t kPage = 4096;
 
 bool has_kernel(const at::Tensor& input) {
+  if (composite_is_forced()) return false;
   const at::ScalarType type = input.scalar_type();
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16;
 }
@@ -121,31 +123,56 @@ at::Tensor empty_output(const at::Tensor& like) {
   return output;
 }
 
-ForwardTensors batch_renorm_cpu(const at::Tensor& input, const OptionalTensor& weight,
-                                const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                const OptionalTensor& running_std, const BatchRenormArguments& arguments) {
-  check_batch_renorm(input, weight, bias, running_mean, running_std, arguments);
-  if (!has_kernel(input)) {
-    return batch_renorm_forward_composite(input, weight, bias, running_mean, running_std, arguments);
-  }
-  const KernelInput x = kernel_input(input);
+// Averages that no training produces: dividing by them would give infinities or a wrong sign.
+template <typename P>
+void check_averages(const char* op, const P* running_mean, const P* running_std, int64_t channels) {
+  if (running_std == nullptr) return;
+  const int64_t bad_std = kernels::find_not_positive(running_std, channels);
+  TORCH_CHECK(bad_std < 0, op, ": running_std must be finite and > 0, got ", running_std[bad_std],
+              " in channel ", bad_std);
+  const int64_t bad_mean = kernels::find_non_finite(running_mean, channels);
+  TORCH_CHECK(bad_mean < 0, op, ": running_mean must be finite, got ", running_mean[bad_mean], " in channel ",
+              bad_mean);
+}
+
+ClipLimits limits_of(const ClipSource& limits) {
+  return limits.clip.at(limits.step.has_value() ? *limits.step->data_ptr<int64_t>() : 0);
+}
+
+// `optional` as kernels read it: undefined if absent, else in the strides of `like`.
+at::Tensor operand(const OptionalTensor& optional, const at::Tensor& like) {
+  return optional.has_value() ? with_strides_of(*optional, like) : at::Tensor();
+}
+
+template <typename T>
+T* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? data<T>(tensor) : nullptr;
+}
+
+ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
+  check_batch_renorm(a);
+  if (!has_kernel(a.input)) return batch_renorm_forward_composite(a);
+  const KernelInput x = kernel_input(a.input);
+  const at::Tensor residual = operand(a.residual, x.tensor);
   const at::Tensor output = empty_output(x.tensor);
-  const auto options = input.options().dtype(statistics_type(input.scalar_type()));
-  const std::array<int64_t, 2> sizes{group_count(input, arguments.group_size), input.size(1)};
+  const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
+  const std::array<int64_t, 2> sizes{group_count(a.input, a.group_size), a.input.size(1)};
   const auto statistic = [&] { return at::empty(sizes, options); };
   ForwardTensors result{output, statistic(), statistic(), statistic(), statistic(), statistic()};
-  if (input.numel() == 0) return result;
-  with_kernel_type(input, [&](auto zero) {
+  if (a.input.numel() == 0) return result;
+  const ClipLimits limits = limits_of(a.limits);
+  with_kernel_type(a.input, [&](auto zero) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
-    const Parameter<P> w(weight), b(bias), mean(running_mean), std(running_std);
+    const Parameter<P> w(a.weight), b(a.bias), mean(a.running_mean), std(a.running_std);
+    check_averages(a.op, mean.get(), std.get(), x.shape.c);
     kernels::forward<T>(
-        {x.layout, x.shape, groups_of(x.shape.n, arguments.group_size, arguments.grouping),
-         kernel_activation(arguments.activation), arguments.eps, arguments.r_max, arguments.d_max,
-         data<T>(x.tensor), w.get(), b.get(), mean.get(), std.get(), data<T>(output),
-         data<P>(std::get<1>(result)), data<P>(std::get<2>(result)), data<P>(std::get<3>(result)),
-         data<P>(std::get<4>(result)), data<P>(std::get<5>(result))},
-        parallel_for(input.numel()));
+        {x.layout, x.shape, groups_of(x.shape.n, a.group_size, a.grouping), kernel_activation(a.activation),
+         a.eps, limits.r_max, limits.d_max, data<T>(x.tensor), w.get(), b.get(), mean.get(), std.get(),
+         data<T>(output), data<P>(std::get<1>(result)), data<P>(std::get<2>(result)),
+         data<P>(std::get<3>(result)), data<P>(std::get<4>(result)), data<P>(std::get<5>(result)),
+         data_or_null<T>(residual)},
+        parallel_for(a.input.numel()));
   });
   return result;
 }
@@ -155,10 +182,14 @@ BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
   if (!has_kernel(a.input)) return batch_renorm_backward_composite(a);
   const KernelInput x = kernel_input(a.input);
   const at::Tensor dy = with_strides_of(a.grad_output, x.tensor);
+  const at::Tensor residual = operand(a.residual, x.tensor);
   const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
-  const at::Tensor dx = a.output_mask[0] ? empty_output(x.tensor) : at::Tensor();
-  const at::Tensor dweight = a.output_mask[1] ? at::empty({x.shape.c}, options) : at::Tensor();
-  const at::Tensor dbias = a.output_mask[2] ? at::empty({x.shape.c}, options) : at::Tensor();
+  const auto like_input = [&](bool wanted) { return wanted ? empty_output(x.tensor) : at::Tensor(); };
+  const auto per_channel = [&](bool wanted) {
+    return wanted ? at::empty({x.shape.c}, options) : at::Tensor();
+  };
+  const BackwardTensors result{like_input(a.output_mask[0]), per_channel(a.output_mask[1]),
+                               per_channel(a.output_mask[2]), like_input(a.output_mask[3])};
   with_kernel_type(a.input, [&](auto zero) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
@@ -167,29 +198,28 @@ BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
     kernels::backward<T>(
         {x.layout, x.shape, groups_of(x.shape.n, a.group_size, a.grouping), kernel_activation(a.activation),
          a.frozen, data<T>(x.tensor), data<T>(dy), weight.get(), bias.get(), mean.get(), low.get(), std.get(),
-         r.get(), d.get(), dx.defined() ? data<T>(dx) : nullptr,
-         dweight.defined() ? data<P>(dweight) : nullptr, dbias.defined() ? data<P>(dbias) : nullptr},
+         r.get(), d.get(), data_or_null<T>(std::get<0>(result)), data_or_null<P>(std::get<1>(result)),
+         data_or_null<P>(std::get<2>(result)), data_or_null<T>(residual),
+         data_or_null<T>(std::get<3>(result))},
         parallel_for(a.input.numel()));
   });
-  return {dx, dweight, dbias};
+  return result;
 }
 
-at::Tensor batch_renorm_inference_cpu(const at::Tensor& input, const OptionalTensor& weight,
-                                      const OptionalTensor& bias, const at::Tensor& running_mean,
-                                      const at::Tensor& running_std, int64_t activation) {
-  check_batch_renorm_inference(input, weight, bias, running_mean, running_std, activation);
-  if (!has_kernel(input)) {
-    return batch_renorm_inference_composite(input, weight, bias, running_mean, running_std, activation);
-  }
-  const KernelInput x = kernel_input(input);
+at::Tensor batch_renorm_inference_cpu(const InferenceArguments& a) {
+  check_batch_renorm_inference(a);
+  if (!has_kernel(a.input)) return batch_renorm_inference_composite(a);
+  const KernelInput x = kernel_input(a.input);
+  const at::Tensor residual = operand(a.residual, x.tensor);
   const at::Tensor output = empty_output(x.tensor);
-  with_kernel_type(input, [&](auto zero) {
+  with_kernel_type(a.input, [&](auto zero) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
-    const Parameter<P> w(weight), b(bias), mean(running_mean), std(running_std);
-    kernels::inference<T>({x.layout, x.shape, kernel_activation(static_cast<Activation>(activation)),
-                           data<T>(x.tensor), w.get(), b.get(), mean.get(), std.get(), data<T>(output)},
-                          parallel_for(input.numel()));
+    const Parameter<P> w(a.weight), b(a.bias), mean(a.running_mean), std(a.running_std);
+    check_averages(kInferenceOp, mean.get(), std.get(), x.shape.c);
+    kernels::inference<T>({x.layout, x.shape, kernel_activation(a.activation), data<T>(x.tensor), w.get(),
+                           b.get(), mean.get(), std.get(), data<T>(output), data_or_null<T>(residual)},
+                          parallel_for(a.input.numel()));
   });
   return output;
 }
@@ -199,7 +229,9 @@ at::Tensor batch_renorm_inference_cpu(const at::Tensor& input, const OptionalTen
 
 TORCH_LIBRARY_IMPL(renorm, CPU, m) {
   m.impl("batch_renorm", TORCH_FN(renorm::ops::flat_forward<renorm::ops::batch_renorm_cpu>));
+  m.impl("batch_renorm_step", TORCH_FN(renorm::ops::flat_step<renorm::ops::batch_renorm_cpu>));
   m.impl("batch_renorm_backward",
          TORCH_FN(renorm::ops::flat_backward<renorm::ops::batch_renorm_backward_cpu>));
-  m.impl("batch_renorm_inference", TORCH_FN(renorm::ops::batch_renorm_inference_cpu));
+  m.impl("batch_renorm_inference",
+         TORCH_FN(renorm::ops::flat_inference<renorm::ops::batch_renorm_inference_cpu>));
 }

@@ -8,30 +8,27 @@
 namespace renorm::ops {
 namespace {
 
-ForwardTensors batch_renorm_meta(const at::Tensor& input, const OptionalTensor& weight,
-                                 const OptionalTensor& bias, const OptionalTensor& running_mean,
-                                 const OptionalTensor& running_std, const BatchRenormArguments& arguments) {
-  check_batch_renorm(input, weight, bias, running_mean, running_std, arguments);
-  const auto options = input.options().dtype(statistics_type(input.scalar_type()));
-  const std::array<int64_t, 2> sizes{group_count(input, arguments.group_size), input.size(1)};
-  const auto statistic = [&] { return at::empty(sizes, options); };
-  return {at::empty_like(dense(input)), statistic(), statistic(), statistic(), statistic(), statistic()};
+ForwardTensors batch_renorm_meta(const ForwardArguments& a) {
+  check_batch_renorm(a);
+  const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
+  const std::array<c10::SymInt, 2> sizes{sym_group_count(a.input, a.group_size), a.input.sym_size(1)};
+  const auto statistic = [&] { return at::empty_symint(sizes, options); };
+  return {at::empty_like(dense(a.input)), statistic(), statistic(), statistic(), statistic(), statistic()};
 }
 
-BackwardTensors batch_renorm_backward_meta(const BackwardArguments& arguments) {
-  check_batch_renorm_backward(arguments);
-  const at::Tensor& input = arguments.input;
-  const auto& mask = arguments.output_mask;
-  const auto per_channel = [&] { return at::empty({input.size(1)}, arguments.batch_std.options()); };
-  return {mask[0] ? at::empty_like(dense(input)) : at::Tensor(), mask[1] ? per_channel() : at::Tensor(),
-          mask[2] ? per_channel() : at::Tensor()};
+BackwardTensors batch_renorm_backward_meta(const BackwardArguments& a) {
+  check_batch_renorm_backward(a);
+  const auto like_input = [&](bool wanted) { return wanted ? at::empty_like(dense(a.input)) : at::Tensor(); };
+  const auto per_channel = [&](bool wanted) {
+    return wanted ? at::empty_symint({a.input.sym_size(1)}, a.batch_std.options()) : at::Tensor();
+  };
+  return {like_input(a.output_mask[0]), per_channel(a.output_mask[1]), per_channel(a.output_mask[2]),
+          like_input(a.output_mask[3])};
 }
 
-at::Tensor batch_renorm_inference_meta(const at::Tensor& input, const OptionalTensor& weight,
-                                       const OptionalTensor& bias, const at::Tensor& running_mean,
-                                       const at::Tensor& running_std, int64_t activation) {
-  check_batch_renorm_inference(input, weight, bias, running_mean, running_std, activation);
-  return at::empty_like(dense(input));
+at::Tensor batch_renorm_inference_meta(const InferenceArguments& a) {
+  check_batch_renorm_inference(a);
+  return at::empty_like(dense(a.input));
 }
 
 }  // namespace
@@ -39,7 +36,9 @@ at::Tensor batch_renorm_inference_meta(const at::Tensor& input, const OptionalTe
 
 TORCH_LIBRARY_IMPL(renorm, Meta, m) {
   m.impl("batch_renorm", TORCH_FN(renorm::ops::flat_forward<renorm::ops::batch_renorm_meta>));
+  m.impl("batch_renorm_step", TORCH_FN(renorm::ops::flat_step<renorm::ops::batch_renorm_meta>));
   m.impl("batch_renorm_backward",
          TORCH_FN(renorm::ops::flat_backward<renorm::ops::batch_renorm_backward_meta>));
-  m.impl("batch_renorm_inference", TORCH_FN(renorm::ops::batch_renorm_inference_meta));
+  m.impl("batch_renorm_inference",
+         TORCH_FN(renorm::ops::flat_inference<renorm::ops::batch_renorm_inference_meta>));
 }
