@@ -73,7 +73,7 @@ void train(Net& net) {
 
 int main() {
   torch::manual_seed(1);
-  const auto clip = renorm::ClipSchedule::paper().scaled_to(kSteps);
+  const auto clip = renorm::ClipSchedule::paper(kSteps);
   std::printf("renorm %s, clip schedule: %s\n", RENORM_VERSION, clip.to_string().c_str());
 
   Net net(clip);

@@ -17,11 +17,11 @@ running_mean, running_std = torch.zeros(channels), torch.ones(channels)
 
 output, batch_mean, batch_mean_low, batch_std, r, d = torch.ops.renorm.batch_renorm(
     x, weight, bias, running_mean, running_std,
-    eps=1e-5, r_max=3.0, d_max=5.0, group_size=4, grouping=0, activation=0)
+    eps=1e-5, r_max=3.0, d_max=5.0, group_size=4)
 output.square().sum().backward()
 
 # With limits this wide nothing is clipped, so training gives what inference gives.
-inference = torch.ops.renorm.batch_renorm_inference(x, weight, bias, running_mean, running_std, activation=0)
+inference = torch.ops.renorm.batch_renorm_inference(x, weight, bias, running_mean, running_std)
 same = torch.allclose(output, inference, atol=1e-5)
 print("groups x channels:", list(r.shape))
 print("training equals inference:", same)

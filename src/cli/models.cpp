@@ -39,7 +39,7 @@ class WatchedNorm : public BatchRenorm2dImpl {
  public:
   using BatchRenorm2dImpl::BatchRenorm2dImpl;
 
-  torch::Tensor forward(const torch::Tensor& input) {
+  torch::Tensor forward(const torch::Tensor& input) override {
     shape = input.sizes().vec();
     return input;
   }

@@ -1,6 +1,7 @@
 #include "models/model.h"
 
 #include <fmt/format.h>
+#include <renorm/nn/model.h>
 
 #include <algorithm>
 

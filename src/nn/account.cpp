@@ -28,7 +28,7 @@ void move_average(const std::vector<double>& sum, int64_t groups, double momentu
                           host.data_ptr<scalar_t>());
   });
   if (host.is_same(*running)) {
-    running->unsafeGetTensorImpl()->bump_version();
+    if (!running->is_inference()) running->unsafeGetTensorImpl()->bump_version();
   } else {
     running->copy_(host);
   }
@@ -84,9 +84,19 @@ void BatchRenormLayer::Account::move_averages(double momentum, at::Tensor* runni
   groups = 0;
 }
 
+void BatchRenormLayer::Account::clear_telemetry() {
+  clips = {};
+  device.clear_telemetry();
+}
+
+void BatchRenormLayer::Account::discard() {
+  groups = 0;
+  device.discard();
+}
+
 ClipTelemetry BatchRenormLayer::Account::telemetry() const {
+  if (clips.values == 0) return device.read();
   ClipTelemetry telemetry;
-  if (clips.values == 0) return telemetry;
   const auto fraction = [this](int64_t count) {
     return static_cast<double>(count) / static_cast<double>(clips.values);
   };

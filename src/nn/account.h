@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/averages.h"
+#include "nn/device_account.h"
 
 namespace renorm {
 
@@ -24,13 +25,18 @@ struct HostStatistics {
 };
 
 struct BatchRenormLayer::Account {
+  // Statistics of a training forward that are on the CPU.
   void count_clips(const HostStatistics& statistics, const at::Tensor& running_mean,
                    const at::Tensor& running_std, const ClipLimits& limits);
   void add(const HostStatistics& statistics);
   // Moves the averages by the mean over the groups added, and forgets these groups.
   void move_averages(double momentum, at::Tensor* running_mean, at::Tensor* running_std);
   ClipTelemetry telemetry() const;
+  void clear_telemetry();
+  void discard();
+  int64_t waiting_groups() const { return groups + device.groups(); }
 
+  DeviceAccount device;  // of training forwards on other devices
   kernels::ClipCounts clips;
   // Sums over the groups added since the averages last moved. Undefined while groups is 0.
   std::vector<double> mean_sum;

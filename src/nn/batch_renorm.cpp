@@ -1,21 +1,29 @@
 #include "renorm/nn/batch_renorm.h"
 
+#include <ATen/Dispatch.h>
+#include <torch/serialize/input-archive.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "kernels/averages.h"
 #include "nn/account.h"
+#include "nn/warnings.h"
+#include "ops/batch_renorm.h"
 
 namespace renorm {
 namespace {
+
+// Float or wider: LibTorch's default dtype, unless that is narrower.
+at::ScalarType held_type(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
 
 // Adds one to the number of steps. A dispatched addition would cost as much as the rest of the bookkeeping of
 // a small layer.
 void count_step(at::Tensor* steps) {
   if (steps->is_cpu()) {
     *steps->data_ptr<int64_t>() += 1;
-    steps->unsafeGetTensorImpl()->bump_version();
+    if (!steps->is_inference()) steps->unsafeGetTensorImpl()->bump_version();
   } else {
     steps->add_(1);
   }
@@ -31,42 +39,82 @@ bool accepts(at::ScalarType held, at::ScalarType given) {
 
 BatchRenormOptions::BatchRenormOptions(int64_t num_features) : num_features_(num_features) {}
 
-BatchRenormLayer::BatchRenormLayer(BatchRenormOptions options) : options(std::move(options)) {}
-
-torch::Tensor BatchRenormLayer::forward(const torch::Tensor& input) {
+BatchRenormLayer::BatchRenormLayer(BatchRenormOptions given, const Kind& kind)
+    : options(std::move(given)),
+      kind_(kind),
+      channels_(options.num_features()),
+      account_(std::make_shared<Account>()) {
   check_options();
-  check_input(input);
-  if (is_training()) return forward_training(input);
-  if (use_batch_statistics_ || !running_mean.defined()) return forward_batch_statistics(input);
-  return ops::batch_renorm_inference(input, weight, bias, running_mean, running_std, options.activation());
+  const auto type = held_type(c10::typeMetaToScalarType(at::get_default_dtype()));
+  const auto per_channel = [&](bool wanted) {
+    return wanted ? torch::empty({channels_}, type) : torch::Tensor();
+  };
+  const bool has_weight = options.affine() && options.scale();
+  const bool tracks = options.track_running_stats();
+  weight = register_parameter("weight", per_channel(has_weight), /*requires_grad=*/has_weight);
+  bias = register_parameter("bias", per_channel(options.affine()), /*requires_grad=*/options.affine());
+  running_mean = register_buffer("running_mean", per_channel(tracks));
+  running_std = register_buffer("running_std", per_channel(tracks));
+  num_batches_tracked =
+      register_buffer("num_batches_tracked", tracks ? torch::zeros({}, torch::kLong) : torch::Tensor());
+  reset_parameters();
 }
 
-torch::Tensor BatchRenormLayer::forward_training(const torch::Tensor& input) {
+torch::Tensor BatchRenormLayer::forward(const torch::Tensor& input) {
+  return run(input, {options.activation(), {}});
+}
+
+torch::Tensor BatchRenormLayer::forward_residual(const torch::Tensor& input, const torch::Tensor& residual,
+                                                 Activation activation) {
+  TORCH_CHECK(input.defined() && residual.defined(), who(),
+              ": input and residual must be tensors, got an undefined one");
+  check_residual(input, residual);
+  return run(input, {activation, residual});
+}
+
+torch::Tensor BatchRenormLayer::run(const torch::Tensor& input, const Ending& ending) {
+  check_options();
+  check_input(input);
+  check_averages();
+  if (is_training()) return train_on(input, ending);
+  if (use_batch_statistics_ || !running_mean.defined()) return infer_by_batch(input, ending);
+  if (account_->waiting_groups() > 0 && options.warnings()) {
+    warn_of_uncommitted(who(), account_->waiting_groups());
+  }
+  return ops::batch_renorm_inference(input, weight, bias, running_mean, running_std, ending.activation,
+                                     ending.residual);
+}
+
+torch::Tensor BatchRenormLayer::train_on(const torch::Tensor& input, const Ending& ending) {
   check_groups(input, options.group_size());
-  const ClipLimits limits = clip_limits();
   ops::BatchRenormArguments arguments;
   arguments.eps = options.eps();
-  arguments.r_max = limits.r_max;
-  arguments.d_max = limits.d_max;
   arguments.group_size = options.group_size();
   arguments.grouping = options.grouping();
-  arguments.activation = options.activation();
-  const auto result = ops::batch_renorm(input, weight, bias, running_mean, running_std, arguments);
+  arguments.activation = ending.activation;
+  arguments.residual = ending.residual;
+  const auto result = running_mean.defined()
+                          ? ops::batch_renorm_step(input, weight, bias, running_mean, running_std,
+                                                   num_batches_tracked, options.clip().constants(), arguments)
+                          : ops::batch_renorm(input, weight, bias, {}, {}, arguments);
   // Meta tensors have shapes only.
-  if (input.numel() > 0 && !input.is_meta()) collect(result, limits);
+  if (input.numel() > 0 && !input.is_meta()) collect(result);
   return result.output;
 }
 
-torch::Tensor BatchRenormLayer::forward_batch_statistics(const torch::Tensor& input) const {
+torch::Tensor BatchRenormLayer::infer_by_batch(const torch::Tensor& input, const Ending& ending) const {
   check_groups(input, /*group_size=*/0);
   ops::BatchRenormArguments arguments;
   arguments.eps = options.eps();
-  arguments.activation = options.activation();
+  arguments.activation = ending.activation;
+  arguments.residual = ending.residual;
   return ops::batch_renorm(input, weight, bias, {}, {}, arguments).output;
 }
 
-void BatchRenormLayer::collect(const ops::BatchRenormResult& result, const ClipLimits& limits) {
+void BatchRenormLayer::collect(const ops::BatchRenormResult& result) {
   const torch::NoGradGuard no_grad;
+  has_trained_ = running_mean.defined();
+  if (!result.batch_mean.is_cpu() || ops::composite_is_forced()) return collect_on_device(result);
   const HostStatistics statistics(result);
   const int64_t bad_channel = statistics.non_finite_channel();
   if (bad_channel >= 0) {
@@ -78,27 +126,56 @@ void BatchRenormLayer::collect(const ops::BatchRenormResult& result, const ClipL
   }
   if (!running_mean.defined()) return;
 
-  account_->count_clips(statistics, running_mean, running_std, limits);
-  const bool immediate = options.statistics() == Statistics::kImmediate;
-  if (immediate) discard();
-  account_->add(statistics);
-  if (immediate) move_averages();
+  account_->count_clips(statistics, running_mean, running_std, clip_limits());
+  if (options.statistics() == Statistics::kDeferred) {
+    account_->add(statistics);
+  } else {
+    move_averages(result);
+  }
 }
 
-void BatchRenormLayer::move_averages() {
-  const torch::NoGradGuard no_grad;
-  account_->move_averages(options.momentum(), &running_mean, &running_std);
-  count_step(&num_batches_tracked);
+// Nothing is read by the host.
+void BatchRenormLayer::collect_on_device(const ops::BatchRenormResult& result) {
+  if (!running_mean.defined()) return;
+  account_->device.count_clips(result, running_mean, running_std);
+  if (options.statistics() == Statistics::kDeferred) {
+    account_->device.add(result);
+  } else {
+    move_averages(result);
+  }
+}
+
+void BatchRenormLayer::move_averages(const ops::BatchRenormResult& result) {
+  discard();
+  ops::move_averages_(running_mean, running_std, num_batches_tracked, result.batch_mean, result.batch_std,
+                      options.momentum());
 }
 
 bool BatchRenormLayer::commit() {
   check_options();
-  if (options.statistics() == Statistics::kImmediate || account_->groups == 0) return false;
-  move_averages();
+  if (options.statistics() == Statistics::kImmediate || account_->waiting_groups() == 0) return false;
+  const torch::NoGradGuard no_grad;
+  if (account_->device.groups() > 0) {
+    check_collected();
+    account_->device.commit(options.momentum(), &running_mean, &running_std, &num_batches_tracked);
+    return true;
+  }
+  const double momentum = options.momentum().value_or(1.0 / static_cast<double>(step() + 1));
+  account_->move_averages(momentum, &running_mean, &running_std);
+  count_step(&num_batches_tracked);
   return true;
 }
 
-void BatchRenormLayer::discard() { account_->groups = 0; }
+// Only on devices other than the CPU can a batch that is not finite have been collected.
+void BatchRenormLayer::check_collected() const {
+  if (account_->device.groups() == 0 || account_->device.collected_finite()) return;
+  account_->discard();
+  throw NonFiniteStatistics({__func__, __FILE__, __LINE__},
+                            c10::str(who(), ": collected batch statistics are not finite (step ", step(),
+                                     "); look for overflow or NaN in the input"));
+}
+
+void BatchRenormLayer::discard() { account_->discard(); }
 
 ClipLimits BatchRenormLayer::clip_limits() const {
   return running_mean.defined() ? options.clip().at(step()) : ClipSchedule::batch_norm().at(0);
@@ -106,92 +183,141 @@ ClipLimits BatchRenormLayer::clip_limits() const {
 
 int64_t BatchRenormLayer::step() const {
   if (!num_batches_tracked.defined()) return 0;
-  return num_batches_tracked.is_cpu() ? *num_batches_tracked.data_ptr<int64_t>()
-                                      : num_batches_tracked.item<int64_t>();
+  const bool on_host = num_batches_tracked.is_cpu() && !ops::composite_is_forced();
+  return on_host ? *num_batches_tracked.data_ptr<int64_t>() : num_batches_tracked.item<int64_t>();
+}
+
+void BatchRenormLayer::set_step(int64_t step) {
+  TORCH_CHECK(step >= 0, who(), ": step must be >= 0, got ", step);
+  TORCH_CHECK(num_batches_tracked.defined(), who(), ": a layer without averages has no step to set");
+  const torch::NoGradGuard no_grad;
+  num_batches_tracked.fill_(step);
 }
 
 ClipTelemetry BatchRenormLayer::clip_telemetry() const { return account_->telemetry(); }
 
-void BatchRenormLayer::clear_clip_telemetry() { account_->clips = {}; }
-
-void BatchRenormLayer::register_state() {
-  check_options();
-  const bool has_weight = options.affine() && options.scale();
-  const int64_t channels = options.num_features();
-  const auto per_channel = [channels](bool wanted) {
-    return wanted ? torch::empty({channels}, torch::kFloat) : torch::Tensor();
-  };
-  weight = register_parameter("weight", per_channel(has_weight), /*requires_grad=*/has_weight);
-  bias = register_parameter("bias", per_channel(options.affine()), /*requires_grad=*/options.affine());
-  const bool tracks = options.track_running_stats();
-  running_mean = register_buffer("running_mean", per_channel(tracks));
-  running_std = register_buffer("running_std", per_channel(tracks));
-  num_batches_tracked =
-      register_buffer("num_batches_tracked", tracks ? torch::zeros({}, torch::kLong) : torch::Tensor());
-  account_ = std::make_shared<Account>();
-  reset_parameters();
-}
+void BatchRenormLayer::clear_clip_telemetry() { account_->clear_telemetry(); }
 
 void BatchRenormLayer::reset_parameters() {
   const torch::NoGradGuard no_grad;
   if (weight.defined()) weight.fill_(1.0);
   if (bias.defined()) bias.zero_();
+  reset_running_stats();
+}
+
+void BatchRenormLayer::reset_running_stats() {
+  const torch::NoGradGuard no_grad;
   if (running_mean.defined()) {
     running_mean.zero_();
     running_std.fill_(1.0);
     num_batches_tracked.zero_();
   }
-  *account_ = Account();
+  forget_process_state();
 }
 
-std::shared_ptr<torch::nn::Module> BatchRenormLayer::clone(const Optional<torch::Device>& device) const {
-  std::shared_ptr<BatchRenormLayer> copy = make_alike();
-  copy->copy_state(*this, device);
-  return copy;
+// What is not saved with the module: collected statistics, telemetry, whether it has trained.
+void BatchRenormLayer::forget_process_state() {
+  *account_ = Account();
+  has_trained_ = false;
+}
+
+// A layer that has only ever been batchnorm is probably not what the user wants.
+void BatchRenormLayer::train(bool on) {
+  const bool leaves_training = is_training() && !on && has_trained_;
+  const int64_t hold = options.clip().hold();  // negative: none
+  if (leaves_training && options.warnings() && hold >= 0 && step() <= hold + 1) {
+    warn_of_hold(who(), step(), hold);
+  }
+  torch::nn::Module::train(on);
+}
+
+void BatchRenormLayer::load(torch::serialize::InputArchive& archive) {
+  torch::nn::Module::load(archive);
+  forget_process_state();
+}
+
+std::shared_ptr<torch::nn::Module> BatchRenormLayer::clone(const Optional<torch::Device>& /*device*/) const {
+  TORCH_CHECK(false, who(), ": this class must override clone() with clone_as<Class>() to be cloned");
+}
+
+void BatchRenormLayer::check_class(const std::type_info& expected) const {
+  const BatchRenormLayer& self = *this;
+  TORCH_CHECK(typeid(self) == expected, who(), ": the subclass ", c10::demangle(typeid(self).name()),
+              " must override clone() with clone_as<Class>() to be cloned");
 }
 
 void BatchRenormLayer::clone_(torch::nn::Module& other, const Optional<torch::Device>& device) {
+  TORCH_CHECK(typeid(other) == typeid(BatchRenorm1dImpl) || typeid(other) == typeid(BatchRenorm2dImpl) ||
+                  typeid(other) == typeid(BatchRenorm3dImpl),
+              who(), ": the subclass ", c10::demangle(typeid(other).name()),
+              " must override clone_() to be cloned inside of another module");
   copy_state(dynamic_cast<const BatchRenormLayer&>(other), device);
+}
+
+// Options may have changed since the layer was built; the tensors have not.
+BatchRenormOptions BatchRenormLayer::options_as_built() const {
+  BatchRenormOptions built = options;
+  built.num_features(channels_)
+      .affine(bias.defined())
+      .scale(weight.defined())
+      .track_running_stats(running_mean.defined());
+  return built;
 }
 
 void BatchRenormLayer::copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device) {
   const torch::NoGradGuard no_grad;
-  const auto copy = [&device](const torch::Tensor& from, torch::Tensor* to) {
-    TORCH_INTERNAL_ASSERT(from.defined() == to->defined());
+  const auto copy = [&](const char* name, const torch::Tensor& from, torch::Tensor* to) {
+    TORCH_CHECK(from.defined() == to->defined(), who(), ": clone: the copy must have ", name,
+                " if and only if the original has; build both with the same affine, scale and "
+                "track_running_stats");
     if (!from.defined()) return;
-    const bool moves = device.has_value() && *device != from.device();
-    to->set_data(moves ? from.to(*device) : from.detach().clone());
+    to->set_data(from.detach().to(from.options().device(device.value_or(from.device())),
+                                  /*non_blocking=*/false, /*copy=*/true));
     to->set_requires_grad(from.requires_grad());
   };
-  copy(other.weight, &weight);
-  copy(other.bias, &bias);
-  copy(other.running_mean, &running_mean);
-  copy(other.running_std, &running_std);
-  copy(other.num_batches_tracked, &num_batches_tracked);
+  copy("a weight", other.weight, &weight);
+  copy("a bias", other.bias, &bias);
+  copy("averages", other.running_mean, &running_mean);
+  copy("averages", other.running_std, &running_std);
+  copy("averages", other.num_batches_tracked, &num_batches_tracked);
   options = other.options;
+  channels_ = other.channels_;
   use_batch_statistics_ = other.use_batch_statistics_;
-  train(other.is_training());
+  torch::nn::Module::train(other.is_training());
   *account_ = Account();
+  has_trained_ = other.has_trained_;
 }
 
 void BatchRenormLayer::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
-  torch::nn::Module::to(device, non_blocking);
+  to(device, non_blocking);
   to(dtype, non_blocking);
+}
+
+void BatchRenormLayer::to(torch::Device device, bool non_blocking) {
+  const torch::Tensor& held = running_mean.defined() ? running_mean : bias;
+  const bool moves = held.defined() && held.device() != device;
+  torch::nn::Module::to(device, non_blocking);
+  if (moves) forget_process_state();
 }
 
 void BatchRenormLayer::to(torch::Dtype dtype, bool non_blocking) {
   TORCH_CHECK(at::isFloatingType(dtype), who(), ": dtype must be a floating one, got ", dtype);
-  if (dtype != torch::kFloat && dtype != torch::kDouble) return;
   const torch::NoGradGuard no_grad;
+  bool changes = false;
   for (torch::Tensor* held : {&weight, &bias, &running_mean, &running_std}) {
-    if (held->defined()) held->set_data(held->to(dtype, non_blocking));
+    if (!held->defined() || held->scalar_type() == held_type(dtype)) continue;
+    held->set_data(held->to(held_type(dtype), non_blocking));
+    changes = true;
   }
+  if (changes) forget_process_state();
 }
 
 void BatchRenormLayer::pretty_print(std::ostream& stream) const {
-  stream << "renorm::" << kind() << "(" << options.num_features() << ", eps=" << options.eps()
-         << ", momentum=" << options.momentum() << std::boolalpha << ", affine=" << options.affine()
-         << ", scale=" << options.scale() << ", track_running_stats=" << options.track_running_stats();
+  stream << "renorm::" << kind_.name << "(" << options.num_features() << ", eps=" << options.eps()
+         << ", momentum=";
+  options.momentum().has_value() ? stream << *options.momentum() : stream << "cumulative";
+  stream << std::boolalpha << ", affine=" << options.affine() << ", scale=" << options.scale()
+         << ", track_running_stats=" << options.track_running_stats();
   if (options.group_size() > 0) {
     stream << ", group_size=" << options.group_size()
            << (options.grouping() == Grouping::kStrided ? " strided" : " contiguous");
@@ -202,7 +328,7 @@ void BatchRenormLayer::pretty_print(std::ostream& stream) const {
 }
 
 std::string BatchRenormLayer::who() const {
-  const std::string kind_name = std::string("renorm::") + kind();
+  const std::string kind_name = std::string("renorm::") + kind_.name;
   return options.name().empty() ? kind_name : kind_name + " \"" + options.name() + "\"";
 }
 
@@ -210,18 +336,22 @@ std::string BatchRenormLayer::who() const {
 void BatchRenormLayer::check_options() const {
   TORCH_CHECK(options.num_features() > 0, who(), ": num_features must be > 0, got ", options.num_features());
   TORCH_CHECK(options.eps() > 0.0, who(), ": eps must be > 0, got ", options.eps());
-  TORCH_CHECK(options.momentum() > 0.0 && options.momentum() <= 1.0, who(),
-              ": momentum must be in (0, 1], got ", options.momentum());
+  const Optional<double>& momentum = options.momentum();
+  TORCH_CHECK(!momentum.has_value() || (*momentum >= 0.0 && *momentum <= 1.0), who(),
+              ": momentum must be in [0, 1], got ", momentum.value_or(0.0));
   TORCH_CHECK(options.group_size() >= 0, who(), ": group_size must be >= 0, got ", options.group_size());
 }
 
 void BatchRenormLayer::check_input(const torch::Tensor& input) const {
   TORCH_CHECK(input.defined(), who(), ": input must be a tensor, got an undefined one");
-  check_input_dim(input);
+  TORCH_CHECK(input.dim() >= kind_.min_rank && input.dim() <= kind_.max_rank, who(), ": input must be ",
+              kind_.shapes, ", got ", input.dim(), " dimension(s)");
   TORCH_CHECK(at::isFloatingType(input.scalar_type()), who(), ": input must have a floating dtype, got ",
               input.scalar_type());
-  TORCH_CHECK(input.size(1) == options.num_features(), who(), ": input must have ", options.num_features(),
+  TORCH_CHECK(input.size(1) == channels_, who(), ": input must have ", channels_,
               " channels in dimension 1, got ", input.size(1));
+  TORCH_CHECK(input.scalar_type() == at::kDouble || static_cast<float>(options.eps()) > 0.0F, who(),
+              ": eps must be > 0 as a Float, got ", options.eps());
   const torch::Tensor& held = running_mean.defined() ? running_mean : bias;
   if (!held.defined()) return;
   TORCH_CHECK(input.device() == held.device(), who(), ": input must be on ", held.device(),
@@ -230,6 +360,29 @@ void BatchRenormLayer::check_input(const torch::Tensor& input) const {
       accepts(held.scalar_type(), input.scalar_type()), who(), ": input must be ",
       held.scalar_type() == at::kFloat ? "Float, BFloat16 or Half" : c10::toString(held.scalar_type()),
       " for a module of dtype ", held.scalar_type(), ", got ", input.scalar_type());
+}
+
+// Averages that training cannot produce. Other devices are not read.
+void BatchRenormLayer::check_averages() const {
+  if (!running_std.defined() || !running_std.is_cpu() || ops::composite_is_forced()) return;
+  const torch::Tensor mean = running_mean.contiguous();
+  const torch::Tensor std = running_std.contiguous();
+  AT_DISPATCH_FLOATING_TYPES(std.scalar_type(), "renorm::check_averages", [&] {
+    const scalar_t* stds = std.data_ptr<scalar_t>();
+    const int64_t bad = kernels::find_not_positive(stds, std.numel());
+    TORCH_CHECK(bad < 0, who(), ": running_std must be finite and > 0, got ", stds[bad], " in channel ", bad);
+    const scalar_t* means = mean.data_ptr<scalar_t>();
+    const int64_t wild = kernels::find_non_finite(means, mean.numel());
+    TORCH_CHECK(wild < 0, who(), ": running_mean must be finite, got ", means[wild], " in channel ", wild);
+  });
+}
+
+void BatchRenormLayer::check_residual(const torch::Tensor& input, const torch::Tensor& residual) const {
+  TORCH_CHECK(residual.sizes() == input.sizes(), who(), ": residual must have the sizes of input, ",
+              input.sizes(), ", got ", residual.sizes());
+  TORCH_CHECK(residual.scalar_type() == input.scalar_type() && residual.device() == input.device(), who(),
+              ": residual must have the dtype and device of input, ", input.scalar_type(), " on ",
+              input.device(), ", got ", residual.scalar_type(), " on ", residual.device());
 }
 
 void BatchRenormLayer::check_groups(const torch::Tensor& input, int64_t group_size) const {
@@ -248,48 +401,25 @@ void BatchRenormLayer::check_groups(const torch::Tensor& input, int64_t group_si
       input.sizes(), " and group_size ", group_size, "; ", remedy);
 }
 
-BatchRenorm1dImpl::BatchRenorm1dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
-  register_state();
+BatchRenorm1dImpl::BatchRenorm1dImpl(BatchRenormOptions options)
+    : BatchRenormLayer(std::move(options), {"BatchRenorm1d", 2, 3, "[N, C] or [N, C, L]"}) {}
+
+BatchRenorm2dImpl::BatchRenorm2dImpl(BatchRenormOptions options)
+    : BatchRenormLayer(std::move(options), {"BatchRenorm2d", 4, 4, "[N, C, H, W]"}) {}
+
+BatchRenorm3dImpl::BatchRenorm3dImpl(BatchRenormOptions options)
+    : BatchRenormLayer(std::move(options), {"BatchRenorm3d", 5, 5, "[N, C, D, H, W]"}) {}
+
+std::shared_ptr<torch::nn::Module> BatchRenorm1dImpl::clone(const Optional<torch::Device>& device) const {
+  return clone_as<BatchRenorm1dImpl>(device);
 }
 
-BatchRenorm2dImpl::BatchRenorm2dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
-  register_state();
+std::shared_ptr<torch::nn::Module> BatchRenorm2dImpl::clone(const Optional<torch::Device>& device) const {
+  return clone_as<BatchRenorm2dImpl>(device);
 }
 
-BatchRenorm3dImpl::BatchRenorm3dImpl(BatchRenormOptions options) : BatchRenormLayer(std::move(options)) {
-  register_state();
-}
-
-void BatchRenorm1dImpl::check_input_dim(const torch::Tensor& input) const {
-  TORCH_CHECK(input.dim() == 2 || input.dim() == 3, who(),
-              ": input must have 2 or 3 dimensions [N, C] or [N, C, L], got ", input.dim());
-}
-
-void BatchRenorm2dImpl::check_input_dim(const torch::Tensor& input) const {
-  TORCH_CHECK(input.dim() == 4, who(), ": input must have 4 dimensions [N, C, H, W], got ", input.dim());
-}
-
-void BatchRenorm3dImpl::check_input_dim(const torch::Tensor& input) const {
-  TORCH_CHECK(input.dim() == 5, who(), ": input must have 5 dimensions [N, C, D, H, W], got ", input.dim());
-}
-
-std::vector<NamedLayer> batch_renorm_layers(const torch::nn::Module& model) {
-  std::vector<NamedLayer> layers;
-  const auto add = [&layers](const std::string& path, BatchRenormLayer* layer) {
-    const bool known =
-        std::any_of(layers.begin(), layers.end(), [&](const NamedLayer& n) { return n.layer == layer; });
-    if (layer != nullptr && !known) layers.push_back({path, layer});
-  };
-  // named_modules() can include the model itself only if a shared pointer owns it.
-  add("", const_cast<BatchRenormLayer*>(dynamic_cast<const BatchRenormLayer*>(&model)));
-  for (const auto& module : model.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
-    add(module.key(), dynamic_cast<BatchRenormLayer*>(module.value().get()));
-  }
-  return layers;
-}
-
-void name_layers(const torch::nn::Module& model) {
-  for (const NamedLayer& named : batch_renorm_layers(model)) named.layer->options.name(named.path);
+std::shared_ptr<torch::nn::Module> BatchRenorm3dImpl::clone(const Optional<torch::Device>& device) const {
+  return clone_as<BatchRenorm3dImpl>(device);
 }
 
 }  // namespace renorm

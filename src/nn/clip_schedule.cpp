@@ -13,12 +13,6 @@ constexpr int64_t kPaperSteps = 130'000;
 constexpr int64_t kNoHold = -1;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// From `start` at step `hold` to `end` at step `last`; called for steps after `hold` only.
-double ramp_value(double start, double end, int64_t hold, int64_t last, int64_t step) {
-  if (step >= last) return end;
-  return start + (end - start) * static_cast<double>(step - hold) / static_cast<double>(last - hold);
-}
-
 int64_t scaled(int64_t step, int64_t steps) {
   return std::llround(static_cast<double>(step) * static_cast<double>(steps) / kPaperSteps);
 }
@@ -31,7 +25,10 @@ ClipSchedule::ClipSchedule(int64_t hold, double r_max, int64_t r_step, double d_
   TORCH_CHECK(d_max >= 0.0, "renorm::ClipSchedule: d_max must be >= 0, got ", d_max);
 }
 
-ClipSchedule ClipSchedule::paper() { return ramp(5'000, 3.0, 40'000, 5.0, 25'000); }
+ClipSchedule ClipSchedule::paper(int64_t steps) {
+  TORCH_CHECK(steps > 0, "renorm::ClipSchedule: steps must be > 0, got ", steps);
+  return ramp(scaled(5'000, steps), 3.0, scaled(40'000, steps), 5.0, scaled(25'000, steps));
+}
 
 ClipSchedule ClipSchedule::ramp(int64_t hold, double r_max, int64_t r_step, double d_max, int64_t d_step) {
   TORCH_CHECK(hold >= 0, "renorm::ClipSchedule: hold must be >= 0, got ", hold);
@@ -45,18 +42,6 @@ ClipSchedule ClipSchedule::constant(double r_max, double d_max) { return {kNoHol
 ClipSchedule ClipSchedule::batch_norm() { return constant(1.0, 0.0); }
 
 ClipSchedule ClipSchedule::unlimited() { return constant(kInfinity, kInfinity); }
-
-ClipSchedule ClipSchedule::scaled_to(int64_t steps) const {
-  TORCH_CHECK(steps > 0, "renorm::ClipSchedule: steps must be > 0, got ", steps);
-  if (hold_ == kNoHold) return *this;
-  return {scaled(hold_, steps), r_max_, scaled(r_step_, steps), d_max_, scaled(d_step_, steps)};
-}
-
-ClipLimits ClipSchedule::at(int64_t step) const {
-  if (hold_ == kNoHold) return {r_max_, d_max_};
-  if (step <= hold_) return {1.0, 0.0};
-  return {ramp_value(1.0, r_max_, hold_, r_step_, step), ramp_value(0.0, d_max_, hold_, d_step_, step)};
-}
 
 bool ClipSchedule::operator==(const ClipSchedule& other) const {
   return hold_ == other.hold_ && r_max_ == other.r_max_ && r_step_ == other.r_step_ &&

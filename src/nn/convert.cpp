@@ -2,17 +2,24 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <c10/util/Type.h>
+#include <fnmatch.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/moduledict.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace renorm {
 namespace {
-
-constexpr double kDefaultMomentum = 0.01;
 
 // A running_std rounded to float may be this much (relative) below the sqrt(eps) it represents.
 constexpr double kRoundingSlack = 4.0 * std::numeric_limits<float>::epsilon();
@@ -33,12 +40,12 @@ void match(const at::Tensor& reference, Layer* layer) {
 }
 
 template <typename Renorm, typename Norm>
-Renorm renorm_from(const Norm& norm, const ClipSchedule& clip) {
+Renorm renorm_from(const Norm& norm, const ClipSchedule& clip, StepOrigin step) {
   const torch::NoGradGuard no_grad;
   const double eps = norm->options.eps();
   Renorm layer(BatchRenormOptions(norm->options.num_features())
-                   .eps(eps)
-                   .momentum(norm->options.momentum().value_or(kDefaultMomentum))
+                   .eps(eps > 0.0 ? eps : std::numeric_limits<float>::min())
+                   .momentum(norm->options.momentum())
                    .affine(norm->options.affine())
                    .track_running_stats(norm->options.track_running_stats())
                    .clip(clip));
@@ -48,7 +55,8 @@ Renorm renorm_from(const Norm& norm, const ClipSchedule& clip) {
   if (norm->running_mean.defined()) {
     layer->running_mean.copy_(norm->running_mean);
     layer->running_std.copy_(as_double(norm->running_var).add(eps).sqrt());
-    layer->num_batches_tracked.copy_(norm->num_batches_tracked);
+    const bool keep = step == StepOrigin::kKeep || !norm->options.momentum().has_value();
+    if (keep) layer->num_batches_tracked.copy_(norm->num_batches_tracked);
   }
   layer->train(norm->is_training());
   return layer;
@@ -65,14 +73,20 @@ at::Tensor running_var(const at::Tensor& running_std, double eps) {
   return std.square().sub(eps).clamp_min(0.0);
 }
 
+void check_relu(const char* function, const BatchRenormLayer& layer, FusedRelu relu) {
+  TORCH_CHECK(
+      relu == FusedRelu::kDrop || layer.options.activation() == Activation::kNone, function,
+      ": norm must have activation kNone, got kRelu; give FusedRelu::kDrop and apply a ReLU after the "
+      "result");
+}
+
 template <typename Norm, typename Renorm>
-Norm norm_from(const Renorm& layer) {
-  TORCH_CHECK(layer->options.activation() == Activation::kNone,
-              "renorm::to_batch_norm: activation must be kNone, because batchnorm has none, got kRelu");
+Norm norm_from(const Renorm& layer, FusedRelu relu) {
+  check_relu("renorm::to_batch_norm", *layer, relu);
   const torch::NoGradGuard no_grad;
   const double eps = layer->options.eps();
   const bool tracks = layer->running_mean.defined();
-  Norm norm(torch::nn::BatchNormOptions(layer->options.num_features())
+  Norm norm(torch::nn::BatchNormOptions(layer->channels())
                 .eps(eps)
                 .momentum(layer->options.momentum())
                 .affine(layer->bias.defined())
@@ -108,11 +122,8 @@ class KeepRandomState {
 void check_foldable(const BatchRenormLayer& norm, int64_t channels) {
   TORCH_CHECK(norm.running_mean.defined(),
               "renorm::fold: norm must have averages, got track_running_stats = false");
-  TORCH_CHECK(
-      norm.options.activation() == Activation::kNone,
-      "renorm::fold: norm must have activation kNone, got kRelu; apply the ReLU after the folded layer");
-  TORCH_CHECK(norm.options.num_features() == channels, "renorm::fold: norm must have the layer's ", channels,
-              " channels, got ", norm.options.num_features());
+  TORCH_CHECK(norm.channels() == channels, "renorm::fold: norm must have the layer's ", channels,
+              " channels, got ", norm.channels());
 }
 
 // A copy of the layer that has a bias. clone() registers the parameters that the options require.
@@ -130,7 +141,8 @@ Layer copy_with_bias(const Layer& layer) {
 // norm(layer(x)) = scale * (W x + bias - running_mean) + norm's bias, with scale = norm's weight /
 // running_std: the output channel is dimension 0 of W in every layer kind.
 template <typename Layer>
-Layer folded(const Layer& layer, const BatchRenormLayer& norm) {
+Layer folded(const Layer& layer, const BatchRenormLayer& norm, FusedRelu relu) {
+  check_relu("renorm::fold", norm, relu);
   check_foldable(norm, layer->weight.size(0));
   const torch::NoGradGuard no_grad;
   at::Tensor scale = as_double(norm.running_std).reciprocal();
@@ -148,46 +160,192 @@ Layer folded(const Layer& layer, const BatchRenormLayer& norm) {
   return result;
 }
 
+// A module that is to be replaced: where its parent holds it, and how.
+struct Place {
+  torch::nn::Module* parent;
+  std::string name;  // in the parent
+  std::string path;  // in the model
+  std::shared_ptr<torch::nn::Module> module;
+};
+
+bool selected(const Selection& selection, const std::string& path) {
+  const auto matches = [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), path.c_str(), /*flags=*/0) == 0;
+  };
+  return std::any_of(selection.include.begin(), selection.include.end(), matches) &&
+         std::none_of(selection.exclude.begin(), selection.exclude.end(), matches);
+}
+
+template <class... Kinds>
+bool is_any(const torch::nn::Module& module) {
+  return (... || (dynamic_cast<const Kinds*>(&module) != nullptr));
+}
+
+// Whether `parent` is a container of LibTorch that holds `module` among its entries.
+bool holds(torch::nn::Module& parent, const std::shared_ptr<torch::nn::Module>& module) {
+  const auto among = [&module](auto& container, const auto& pointer_of) {
+    return std::any_of(container.begin(), container.end(),
+                       [&](auto& entry) { return pointer_of(entry) == module; });
+  };
+  if (auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(&parent)) {
+    return among(*sequential, [](torch::nn::AnyModule& entry) { return entry.ptr(); });
+  }
+  if (auto* list = dynamic_cast<torch::nn::ModuleListImpl*>(&parent)) {
+    return among(*list, [](const std::shared_ptr<torch::nn::Module>& entry) { return entry; });
+  }
+  if (auto* dict = dynamic_cast<torch::nn::ModuleDictImpl*>(&parent)) {
+    return among(*dict, [](auto& entry) { return entry.value(); });
+  }
+  return false;
+}
+
+// Children for which `wanted` holds, each with its parent.
+template <class Wanted>
+void find_places(torch::nn::Module& parent, const std::string& prefix, const Wanted& wanted,
+                 std::vector<Place>* places) {
+  for (const auto& child : parent.named_children()) {
+    const std::string path = prefix.empty() ? child.key() : prefix + "." + child.key();
+    if (wanted(*child.value(), path)) {
+      places->push_back({&parent, child.key(), path, child.value()});
+    } else {
+      find_places(*child.value(), path, wanted, places);
+    }
+  }
+}
+
+// Puts `holder`'s module in the place of the old one, in the container and among the registered children.
+template <class Holder>
+void put(const Place& place, const Holder& holder) {
+  if (auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(place.parent)) {
+    for (torch::nn::AnyModule& entry : *sequential) {
+      if (entry.ptr() == place.module) entry = torch::nn::AnyModule(holder);
+    }
+  } else if (auto* list = dynamic_cast<torch::nn::ModuleListImpl*>(place.parent)) {
+    for (std::shared_ptr<torch::nn::Module>& entry : *list) {
+      if (entry == place.module) entry = holder.ptr();
+    }
+  } else if (auto* dict = dynamic_cast<torch::nn::ModuleDictImpl*>(place.parent)) {
+    for (auto& entry : *dict) {
+      if (entry.value() == place.module) entry.value() = holder.ptr();
+    }
+  }
+  place.parent->replace_module(place.name, holder);
+}
+
+// One replacement for the module, made by `make` from a holder of its own kind.
+template <class... Holders, class Make>
+std::function<void(const Place&)> replacement(const std::shared_ptr<torch::nn::Module>& module,
+                                              const Make& make) {
+  std::function<void(const Place&)> result;
+  const auto try_one = [&](auto null_holder) {
+    using Holder = decltype(null_holder);
+    const auto found = std::dynamic_pointer_cast<typename Holder::ContainedType>(module);
+    if (found == nullptr) return;
+    result = [made = make(Holder(found))](const Place& place) { put(place, made); };
+  };
+  (try_one(Holders(nullptr)), ...);
+  return result;
+}
+
+template <class... Kinds>
+std::vector<Place> places_of(const char* function, torch::nn::Module& model, const Selection& selection) {
+  TORCH_CHECK((!is_any<Kinds...>(model)), function,
+              ": the model must contain the layers, got a single layer; use ",
+              function == std::string("renorm::convert") ? "from_batch_norm" : "to_batch_norm");
+  std::vector<Place> places;
+  find_places(
+      model, "",
+      [&](const torch::nn::Module& module, const std::string& path) {
+        return is_any<Kinds...>(module) && selected(selection, path);
+      },
+      &places);
+  for (const Place& place : places) {
+    const torch::nn::Module& module = *place.module;
+    TORCH_CHECK((... || (typeid(module) == typeid(Kinds))), function, ": '", place.path, "' is a ",
+                c10::demangle(typeid(module).name()), ", a subclass that cannot be replaced; exclude it");
+    const torch::nn::Module& parent = *place.parent;
+    TORCH_CHECK(holds(*place.parent, place.module), function, ": '", place.path, "' is a member of ",
+                c10::demangle(typeid(parent).name()),
+                ", whose type only that class can change; change it there or exclude it");
+  }
+  return places;
+}
+
+// Makes all replacements before the first one is put in place. A layer that occurs twice is replaced by one
+// layer.
+template <class... Holders, class Make>
+std::vector<std::string> replace_all(const char* function, torch::nn::Module& model,
+                                     const Selection& selection, const Make& make) {
+  const std::vector<Place> places = places_of<typename Holders::ContainedType...>(function, model, selection);
+  std::map<torch::nn::Module*, std::function<void(const Place&)>> replacements;
+  for (const Place& place : places) {
+    auto& entry = replacements[place.module.get()];
+    if (entry) continue;
+    try {
+      entry = replacement<Holders...>(place.module, make);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(false, function, ": '", place.path, "': ", error.what_without_backtrace());
+    }
+  }
+  std::vector<std::string> paths;
+  for (const Place& place : places) {
+    replacements[place.module.get()](place);
+    paths.push_back(place.path);
+  }
+  return paths;
+}
+
 }  // namespace
 
-BatchRenorm1d from_batch_norm(const torch::nn::BatchNorm1d& norm, const ClipSchedule& clip) {
-  return renorm_from<BatchRenorm1d>(norm, clip);
+BatchRenorm1d from_batch_norm(const torch::nn::BatchNorm1d& norm, const ClipSchedule& clip, StepOrigin step) {
+  return renorm_from<BatchRenorm1d>(norm, clip, step);
 }
 
-BatchRenorm2d from_batch_norm(const torch::nn::BatchNorm2d& norm, const ClipSchedule& clip) {
-  return renorm_from<BatchRenorm2d>(norm, clip);
+BatchRenorm2d from_batch_norm(const torch::nn::BatchNorm2d& norm, const ClipSchedule& clip, StepOrigin step) {
+  return renorm_from<BatchRenorm2d>(norm, clip, step);
 }
 
-BatchRenorm3d from_batch_norm(const torch::nn::BatchNorm3d& norm, const ClipSchedule& clip) {
-  return renorm_from<BatchRenorm3d>(norm, clip);
+BatchRenorm3d from_batch_norm(const torch::nn::BatchNorm3d& norm, const ClipSchedule& clip, StepOrigin step) {
+  return renorm_from<BatchRenorm3d>(norm, clip, step);
 }
 
-torch::nn::BatchNorm1d to_batch_norm(const BatchRenorm1d& norm) {
-  return norm_from<torch::nn::BatchNorm1d>(norm);
+torch::nn::BatchNorm1d to_batch_norm(const BatchRenorm1d& norm, FusedRelu relu) {
+  return norm_from<torch::nn::BatchNorm1d>(norm, relu);
 }
 
-torch::nn::BatchNorm2d to_batch_norm(const BatchRenorm2d& norm) {
-  return norm_from<torch::nn::BatchNorm2d>(norm);
+torch::nn::BatchNorm2d to_batch_norm(const BatchRenorm2d& norm, FusedRelu relu) {
+  return norm_from<torch::nn::BatchNorm2d>(norm, relu);
 }
 
-torch::nn::BatchNorm3d to_batch_norm(const BatchRenorm3d& norm) {
-  return norm_from<torch::nn::BatchNorm3d>(norm);
+torch::nn::BatchNorm3d to_batch_norm(const BatchRenorm3d& norm, FusedRelu relu) {
+  return norm_from<torch::nn::BatchNorm3d>(norm, relu);
 }
 
-torch::nn::Conv1d fold(const torch::nn::Conv1d& layer, const BatchRenorm1d& norm) {
-  return folded(layer, *norm);
+torch::nn::Conv1d fold(const torch::nn::Conv1d& layer, const BatchRenorm1d& norm, FusedRelu relu) {
+  return folded(layer, *norm, relu);
 }
 
-torch::nn::Conv2d fold(const torch::nn::Conv2d& layer, const BatchRenorm2d& norm) {
-  return folded(layer, *norm);
+torch::nn::Conv2d fold(const torch::nn::Conv2d& layer, const BatchRenorm2d& norm, FusedRelu relu) {
+  return folded(layer, *norm, relu);
 }
 
-torch::nn::Conv3d fold(const torch::nn::Conv3d& layer, const BatchRenorm3d& norm) {
-  return folded(layer, *norm);
+torch::nn::Conv3d fold(const torch::nn::Conv3d& layer, const BatchRenorm3d& norm, FusedRelu relu) {
+  return folded(layer, *norm, relu);
 }
 
-torch::nn::Linear fold(const torch::nn::Linear& layer, const BatchRenorm1d& norm) {
-  return folded(layer, *norm);
+torch::nn::Linear fold(const torch::nn::Linear& layer, const BatchRenorm1d& norm, FusedRelu relu) {
+  return folded(layer, *norm, relu);
+}
+
+std::vector<std::string> convert(torch::nn::Module& model, const ClipSchedule& clip,
+                                 const Selection& selection) {
+  return replace_all<torch::nn::BatchNorm1d, torch::nn::BatchNorm2d, torch::nn::BatchNorm3d>(
+      "renorm::convert", model, selection, [&clip](const auto& norm) { return from_batch_norm(norm, clip); });
+}
+
+std::vector<std::string> revert(torch::nn::Module& model, const Selection& selection, FusedRelu relu) {
+  return replace_all<BatchRenorm1d, BatchRenorm2d, BatchRenorm3d>(
+      "renorm::revert", model, selection, [relu](const auto& norm) { return to_batch_norm(norm, relu); });
 }
 
 }  // namespace renorm

@@ -86,6 +86,7 @@ models::MakeNorm norm_of(const Config& config) {
                                   .scale(config.norm_scale)
                                   .group_size(config.microbatch)
                                   .statistics(Statistics::kDeferred)
+                                  .warnings(false)  // the command shows the hold itself
                                   .clip(clip));
 }
 

@@ -45,7 +45,7 @@ ClipSteps clip_steps(const ClipSpec& spec, int64_t steps);
 inline ClipSchedule to_schedule(const ClipSpec& spec, int64_t steps) {
   switch (spec.kind) {
     case ClipSpec::Kind::kPaper:
-      return ClipSchedule::paper().scaled_to(spec.paper_steps > 0 ? spec.paper_steps : steps);
+      return ClipSchedule::paper(spec.paper_steps > 0 ? spec.paper_steps : steps);
     case ClipSpec::Kind::kConstant:
       return ClipSchedule::constant(spec.r_max, spec.d_max);
     case ClipSpec::Kind::kRamp:

@@ -1,7 +1,7 @@
 #include "train/evaluate.h"
 
 #include <fmt/format.h>
-#include <renorm/nn/batch_renorm.h>
+#include <renorm/nn/model.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/utils.h>
 

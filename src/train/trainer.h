@@ -1,6 +1,8 @@
 // Training: model, optimizer, averages, and the step that updates them. Without files.
 #pragma once
 
+#include <renorm/nn/model.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>

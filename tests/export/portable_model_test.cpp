@@ -2,7 +2,7 @@
 #include "export/portable_model.h"
 
 #include <gtest/gtest.h>
-#include <renorm/nn/batch_renorm.h>
+#include <renorm/nn/model.h>
 #include <torch/torch.h>
 
 #include <memory>

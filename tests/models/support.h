@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <renorm/nn/model.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -42,7 +43,7 @@ class WatchedNorm : public BatchRenorm2dImpl {
  public:
   using BatchRenorm2dImpl::BatchRenorm2dImpl;
 
-  torch::Tensor forward(const torch::Tensor& input) {
+  torch::Tensor forward(const torch::Tensor& input) override {
     seen = input.detach();
     return BatchRenorm2dImpl::forward(input);
   }

@@ -200,5 +200,38 @@ TEST_F(Averages, MakeTheExpectationOfROneForFourExamples) {
   EXPECT_NEAR(telemetry.d.mean, 0.0, kMonteCarloTolerance);
 }
 
+TEST_F(Averages, StayWhereTheyAreWithoutMomentum) {
+  for (const auto statistics : {Statistics::kImmediate, Statistics::kDeferred}) {
+    BatchRenorm1d layer(BatchRenormOptions(kChannels).momentum(0.0).statistics(statistics));
+    randomize(*layer);
+    const Snapshot before(*layer);
+    layer->forward(torch::randn({6, kChannels}));
+    layer->commit();
+    EXPECT_TRUE(torch::equal(layer->running_mean, before.running_mean));
+    EXPECT_TRUE(torch::equal(layer->running_std, before.running_std));
+    EXPECT_EQ(layer->step(), 1);
+  }
+}
+
+TEST_F(Averages, AreTheMeanOverAllStepsIfCumulative) {
+  for (const auto statistics : {Statistics::kImmediate, Statistics::kDeferred}) {
+    BatchRenorm1d layer(
+        BatchRenormOptions(kChannels).eps(kEps).momentum(Optional<double>()).statistics(statistics));
+    torch::Tensor mean = torch::zeros({kChannels}, torch::kDouble);
+    torch::Tensor std = torch::zeros({kChannels}, torch::kDouble);
+    constexpr int kSteps = 5;
+    for (int step = 0; step < kSteps; ++step) {
+      const auto x = torch::randn({6, kChannels}) + step;
+      layer->forward(x);
+      layer->commit();
+      const Moments moments = whole(x.unsqueeze(2));
+      mean += moments.mean / kSteps;
+      std += moments.std / kSteps;
+    }
+    EXPECT_LE(relative_error(layer->running_mean, mean), kFloatTolerance);
+    EXPECT_LE(relative_error(layer->running_std, std), kFloatTolerance);
+  }
+}
+
 }  // namespace
 }  // namespace renorm::testing

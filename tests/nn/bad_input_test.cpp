@@ -26,11 +26,38 @@ TEST_F(BadInput, OptionsAreCheckedAtConstruction) {
   expect_message(build(copy().eps(-1)), {"renorm::BatchRenorm2d: eps must be > 0, got -1"});
   expect_message(build(copy().eps(0)), {"eps must be > 0, got 0"});
   expect_message(build(copy().eps(kNan)), {"eps must be > 0, got nan"});
-  expect_message(build(copy().momentum(0)), {"momentum must be in (0, 1], got 0"});
-  expect_message(build(copy().momentum(1.5)), {"momentum must be in (0, 1], got 1.5"});
-  expect_message(build(copy().momentum(kNan)), {"momentum must be in (0, 1], got nan"});
+  expect_message(build(copy().momentum(-0.1)), {"momentum must be in [0, 1], got -0.1"});
+  expect_message(build(copy().momentum(1.5)), {"momentum must be in [0, 1], got 1.5"});
+  expect_message(build(copy().momentum(kNan)), {"momentum must be in [0, 1], got nan"});
   expect_message(build(copy().group_size(-2)), {"group_size must be >= 0, got -2"});
   EXPECT_EQ(message_of(build(copy().momentum(1.0))), "");
+  EXPECT_EQ(message_of(build(copy().momentum(0.0))), "");
+  EXPECT_EQ(message_of(build(copy().momentum(Optional<double>()))), "");
+}
+
+TEST_F(BadInput, EpsMustNotRoundToZeroInTheDtype) {
+  BatchRenorm1d layer(BatchRenormOptions(4).eps(1e-50));
+  expect_refused(layer, torch::randn({4, 4}),
+                 {"renorm::BatchRenorm1d: eps must be > 0 as a Float, got 1e-50"});
+  layer->to(torch::kDouble);
+  EXPECT_EQ(layer->forward(torch::randn({4, 4}, torch::kDouble)).size(0), 4);
+}
+
+TEST_F(BadInput, AveragesThatTrainingCannotProduceNameTheChannel) {
+  for (const float bad : {0.0F, -1.0F, kNan, kInfinity}) {
+    for (const bool training : {true, false}) {
+      BatchRenorm2d layer(BatchRenormOptions(5).name("stem.norm"));
+      layer->train(training);
+      layer->running_std[3] = bad;
+      expect_refused(
+          layer, torch::randn({2, 5, 3, 3}),
+          {"renorm::BatchRenorm2d \"stem.norm\": running_std must be finite and > 0, got ", " in channel 3"});
+    }
+  }
+  BatchRenorm2d layer(BatchRenormOptions(5).name("stem.norm"));
+  layer->running_mean[4] = kNan;
+  expect_refused(layer, torch::randn({2, 5, 3, 3}),
+                 {"renorm::BatchRenorm2d \"stem.norm\": running_mean must be finite, got nan in channel 4"});
 }
 
 TEST_F(BadInput, OptionsAreCheckedAgainWhenTheyChange) {

@@ -29,15 +29,15 @@ TEST(ClipScheduleTest, FollowsThePapersTable) {
   expect_limits(paper, 1'000'000'000, 3.0, 5.0);
 }
 
-TEST(ClipScheduleTest, ScalesItsStepsToAShorterRun) {
-  const ClipSchedule scaled = ClipSchedule::paper().scaled_to(1'300);
+TEST(ClipScheduleTest, OfThePaperFitsARunOfAnyLength) {
+  const ClipSchedule scaled = ClipSchedule::paper(1'300);
   EXPECT_EQ(scaled, ClipSchedule::ramp(50, 3.0, 400, 5.0, 250));
-  EXPECT_EQ(ClipSchedule::paper().scaled_to(130'000), ClipSchedule::paper());
+  EXPECT_EQ(ClipSchedule::paper(130'000), ClipSchedule::paper());
   EXPECT_NE(scaled, ClipSchedule::paper());
 }
 
-TEST(ClipScheduleTest, StaysOrderedWhenScaledToOneStep) {
-  const ClipSchedule scaled = ClipSchedule::paper().scaled_to(1);
+TEST(ClipScheduleTest, OfThePaperStaysOrderedInARunOfOneStep) {
+  const ClipSchedule scaled = ClipSchedule::paper(1);
   EXPECT_LE(scaled.hold(), scaled.d_step());
   EXPECT_LE(scaled.d_step(), scaled.r_step());
   expect_limits(scaled, 1, 3.0, 5.0);
@@ -46,7 +46,6 @@ TEST(ClipScheduleTest, StaysOrderedWhenScaledToOneStep) {
 TEST(ClipScheduleTest, IsTheSameAtEveryStepIfConstant) {
   for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{1'000'000'000}}) {
     expect_limits(ClipSchedule::constant(2.0, 0.5), step, 2.0, 0.5);
-    expect_limits(ClipSchedule::constant(2.0, 0.5).scaled_to(10), step, 2.0, 0.5);
     expect_limits(ClipSchedule::batch_norm(), step, 1.0, 0.0);
     expect_limits(ClipSchedule::unlimited(), step, kInfinity, kInfinity);
   }
@@ -73,7 +72,7 @@ TEST(ClipScheduleTest, RejectsInvalidSchedules) {
   expect_message([] { ClipSchedule::ramp(-7, 3.0, 10, 5.0, 10); }, {"hold", ">= 0", "-7"});
   expect_message([] { ClipSchedule::ramp(10, 3.0, 9, 5.0, 10); }, {"r_step", "hold", "10", "9"});
   expect_message([] { ClipSchedule::ramp(10, 3.0, 10, 5.0, 8); }, {"d_step", "hold", "10", "8"});
-  expect_message([] { ClipSchedule::paper().scaled_to(0); }, {"steps", "> 0", "0"});
+  expect_message([] { ClipSchedule::paper(0); }, {"steps", "> 0", "0"});
 }
 
 }  // namespace

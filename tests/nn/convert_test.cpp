@@ -38,10 +38,11 @@ void expect_round_trip(const std::vector<int64_t>& shape) {
     EXPECT_FALSE(back->is_training());
     EXPECT_LE(relative_error(renorm->forward(x), expected), kInferenceTolerance);
     EXPECT_LE(relative_error(back->forward(x), expected), kInferenceTolerance);
-    EXPECT_EQ(renorm->step(), 4);
-    EXPECT_EQ(back->num_batches_tracked.template item<int64_t>(), 4);
+    EXPECT_EQ(renorm->step(), 0);
+    EXPECT_EQ(from_batch_norm(norm, ClipSchedule::paper(), StepOrigin::kKeep)->step(), 4);
+    EXPECT_EQ(back->num_batches_tracked.template item<int64_t>(), 0);
     EXPECT_EQ(renorm->options.eps(), eps);
-    EXPECT_EQ(renorm->options.momentum(), 0.7);
+    EXPECT_EQ(*renorm->options.momentum(), 0.7);
     EXPECT_EQ(back->options.eps(), eps);
     EXPECT_EQ(*back->options.momentum(), 0.7);
   }
@@ -85,7 +86,7 @@ TEST_F(Convert, KeepsWhatIsMissingMissing) {
   EXPECT_FALSE(renorm->weight.defined());
   EXPECT_FALSE(renorm->running_mean.defined());
   EXPECT_FALSE(renorm->options.track_running_stats());
-  EXPECT_EQ(renorm->options.momentum(), 0.01);
+  EXPECT_FALSE(renorm->options.momentum().has_value());
   const auto back = to_batch_norm(renorm);
   EXPECT_FALSE(back->weight.defined());
   EXPECT_FALSE(back->running_mean.defined());
@@ -123,13 +124,119 @@ TEST_F(Convert, TakesHalfPrecisionBatchNormInFloat) {
 
 TEST_F(Convert, RejectsWhatBatchNormCannotExpress) {
   BatchRenorm1d relu(BatchRenormOptions(4).activation(Activation::kRelu));
-  expect_message([&] { to_batch_norm(relu); }, {"renorm::to_batch_norm", "activation", "kNone", "kRelu"});
+  expect_message([&] { to_batch_norm(relu); },
+                 {"renorm::to_batch_norm", "activation", "kNone", "kRelu", "FusedRelu::kDrop"});
   BatchRenorm1d narrow(BatchRenormOptions(4).eps(0.25));
   narrow->running_std[2] = 0.125;
   expect_message([&] { to_batch_norm(narrow); },
                  {"renorm::to_batch_norm", "running_std", "channel 2", "sqrt(eps) = 0.5", "0.125"});
-  torch::nn::BatchNorm1d frozen(torch::nn::BatchNormOptions(4).momentum(0.0));
-  expect_message([&] { from_batch_norm(frozen); }, {"momentum", "(0, 1]", "0"});
+}
+
+TEST_F(Convert, DropsAFusedReluOnRequest) {
+  BatchRenorm1d relu(BatchRenormOptions(4).activation(Activation::kRelu));
+  randomize(*relu);
+  relu->eval();
+  auto norm = to_batch_norm(relu, FusedRelu::kDrop);
+  const auto x = torch::randn({6, 4});
+  EXPECT_LE(relative_error(norm->forward(x).relu(), relu->forward(x)), kInferenceTolerance);
+}
+
+TEST_F(Convert, TakesEveryLegalBatchNorm) {
+  const auto x = torch::randn({16, 4}) * 3.0 + 1.0;
+  for (const double eps : {0.0, 1e-5}) {
+    for (const Optional<double> momentum :
+         {Optional<double>(0.0), Optional<double>(1.0), Optional<double>()}) {
+      auto norm = trained_batch_norm<torch::nn::BatchNorm1d>(
+          torch::nn::BatchNormOptions(4).eps(eps).momentum(momentum), {16, 4});
+      auto renorm = from_batch_norm(norm, ClipSchedule::batch_norm());
+      EXPECT_LE(relative_error(renorm->forward(x), norm->forward(x)), kInferenceTolerance);
+      EXPECT_EQ(renorm->options.momentum().has_value(), momentum.has_value());
+      EXPECT_EQ(renorm->step(), momentum.has_value() ? 0 : 4);
+      // One more step moves both averages by the same share.
+      renorm->train();
+      norm->train();
+      renorm->forward(x);
+      norm->forward(x);
+      EXPECT_LE(relative_error(renorm->running_mean, norm->running_mean), kFloatTolerance);
+    }
+  }
+}
+
+// A user's block, whose member only the class itself can change.
+struct BlockImpl : torch::nn::Module {
+  BlockImpl() { register_module("norm", norm); }
+  torch::nn::BatchNorm2d norm{4};
+};
+TORCH_MODULE(Block);
+
+torch::nn::Sequential tree() {
+  torch::nn::ModuleList list(torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 4));
+  using Entry = std::pair<std::string, std::shared_ptr<torch::nn::Module>>;
+  torch::nn::ModuleDict dict(std::vector<Entry>{{"head", torch::nn::BatchNorm3d(4).ptr()}});
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3), torch::nn::BatchNorm2d(4), torch::nn::ReLU());
+  net->register_module("list", list);
+  net->register_module("dict", dict);
+  return net;
+}
+
+TEST_F(Convert, ReplacesLayersOfContainersAndBack) {
+  auto net = tree();
+  net->to(torch::kDouble);
+  net->eval();
+  const auto x = torch::randn({2, 3, 6, 6}, torch::kDouble);
+  const auto expected = net->forward(x);
+  const auto paths = convert(*net, ClipSchedule::paper(1000));
+  EXPECT_EQ(paths, (std::vector<std::string>{"1", "list.0", "dict.head"}));
+  const auto layers = batch_renorm_layers(*net);
+  ASSERT_EQ(layers.size(), 3U);
+  EXPECT_EQ(layers[0].path, "1");
+  EXPECT_EQ(layers[0].layer, net[1]->as<BatchRenorm2dImpl>());
+  EXPECT_EQ(layers[0].layer->options.clip(), ClipSchedule::paper(1000));
+  EXPECT_FALSE(layers[0].layer->is_training());
+  EXPECT_LE(relative_error(net->forward(x), expected), kDoubleTolerance);
+  EXPECT_EQ(net->parameters().size(), 10U);
+  EXPECT_EQ(revert(*net), paths);
+  EXPECT_TRUE(batch_renorm_layers(*net).empty());
+  EXPECT_LE(relative_error(net->forward(x), expected), kDoubleTolerance);
+}
+
+TEST_F(Convert, ReplacesWhatIsSelected) {
+  auto net = tree();
+  EXPECT_EQ(convert(*net, ClipSchedule::paper(), {{"list.*", "dict.*"}, {"*.head"}}),
+            (std::vector<std::string>{"list.0"}));
+  EXPECT_EQ(convert(*net, ClipSchedule::paper(), {{"nothing"}, {}}), std::vector<std::string>{});
+}
+
+TEST_F(Convert, NamesMembersThatItCannotReplaceAndChangesNothing) {
+  torch::nn::Sequential net(torch::nn::BatchNorm2d(4), torch::nn::BatchNorm2d(4));
+  net->register_module("block", Block());
+  expect_message([&] { convert(*net); }, {"renorm::convert: 'block.norm' is a member of ", "BlockImpl"});
+  EXPECT_TRUE(batch_renorm_layers(*net).empty());
+  EXPECT_EQ(convert(*net, ClipSchedule::paper(), {{"*"}, {"block.*"}}).size(), 2U);
+  torch::nn::Sequential fused(BatchRenorm2d(4),
+                              BatchRenorm2d(BatchRenormOptions(4).activation(Activation::kRelu)));
+  expect_message([&] { revert(*fused); }, {"renorm::revert: '1': renorm::to_batch_norm", "kRelu"});
+  EXPECT_EQ(batch_renorm_layers(*fused).size(), 2U);
+  EXPECT_EQ(revert(*fused, {}, FusedRelu::kDrop).size(), 2U);
+  BatchRenorm2d alone(4);
+  expect_message([&] { revert(*alone); }, {"renorm::revert", "to_batch_norm"});
+}
+
+// A container with a member of its own, and a subclass of a layer.
+struct OwnSequentialImpl : torch::nn::SequentialImpl {
+  OwnSequentialImpl() { register_module("norm", norm); }
+  torch::nn::BatchNorm2d norm{4};
+};
+struct OwnNormImpl : BatchRenorm2dImpl {
+  using BatchRenorm2dImpl::BatchRenorm2dImpl;
+};
+
+TEST_F(Convert, NamesSubclassesAndMembersOfContainers) {
+  OwnSequentialImpl own;
+  expect_message([&] { convert(own); }, {"renorm::convert: 'norm' is a member of ", "OwnSequentialImpl"});
+  torch::nn::Sequential net;
+  net->push_back(torch::nn::AnyModule(std::make_shared<OwnNormImpl>(4)));
+  expect_message([&] { revert(*net); }, {"renorm::revert: '0' is a ", "OwnNormImpl", "exclude it"});
 }
 
 }  // namespace

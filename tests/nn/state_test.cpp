@@ -138,7 +138,7 @@ TEST_F(State, CloneOfAModelCopiesItsLayers) {
   const auto copy = std::dynamic_pointer_cast<OwnModelImpl>(net.clone());
   expect_same_state(net, *copy);
   EXPECT_EQ(copy->norm->step(), kStepsBefore);
-  EXPECT_EQ(copy->norm->options.momentum(), 0.25);
+  EXPECT_EQ(*copy->norm->options.momentum(), 0.25);
   EXPECT_FALSE(copy->norm->is_training());
   EXPECT_EQ(copy->norm->clip_telemetry().values, 0);
   EXPECT_FALSE(copy->norm->running_mean.is_alias_of(net.norm->running_mean));
@@ -237,6 +237,140 @@ TEST_F(State, LayersOfAModelAreFoundOnceAndNamedByTheirPath) {
   const auto alone = batch_renorm_layers(*net.norm);
   ASSERT_EQ(alone.size(), 1U);
   EXPECT_EQ(alone[0].path, "");
+}
+
+TEST_F(State, LoadingDiscardsWhatWasCollected) {
+  const auto options = ramping().statistics(Statistics::kDeferred);
+  BatchRenorm1d layer(options);
+  std::stringstream file;
+  torch::save(layer, file);
+  BatchRenorm1d loaded(options);
+  loaded->forward(torch::randn({8, 4}));
+  torch::load(loaded, file);
+  EXPECT_FALSE(loaded->commit());
+  EXPECT_EQ(loaded->clip_telemetry().values, 0);
+  expect_same_state(*layer, *loaded);
+}
+
+TEST_F(State, FollowsTheDefaultDtype) {
+  const auto before = torch::get_default_dtype();
+  for (const auto dtype : {torch::kDouble, torch::kFloat, torch::kHalf}) {
+    torch::set_default_dtype(caffe2::TypeMeta::fromScalarType(dtype));
+    BatchRenorm1d layer(4);
+    const auto expected = dtype == torch::kDouble ? torch::kDouble : torch::kFloat;
+    EXPECT_EQ(layer->weight.scalar_type(), expected);
+    EXPECT_EQ(layer->running_std.scalar_type(), expected);
+  }
+  torch::set_default_dtype(before);
+}
+
+TEST_F(State, NarrowDtypesMakeADoubleLayerFloat) {
+  BatchRenorm1d layer(4);
+  layer->to(torch::kDouble);
+  layer->to(torch::kBFloat16);
+  EXPECT_EQ(layer->weight.scalar_type(), torch::kFloat);
+  EXPECT_EQ(layer->running_mean.scalar_type(), torch::kFloat);
+  EXPECT_EQ(layer->forward(torch::randn({4, 4}).to(torch::kBFloat16)).scalar_type(), torch::kBFloat16);
+}
+
+TEST_F(State, CloneHasTheTensorsThatTheLayerWasBuiltWith) {
+  BatchRenorm1d layer(4);
+  randomize(*layer);
+  layer->options.affine(false).track_running_stats(false).num_features(9);
+  const auto clone = std::dynamic_pointer_cast<BatchRenorm1dImpl>(layer->clone());
+  expect_same_state(*layer, *clone);
+  EXPECT_EQ(clone->options.num_features(), 9);
+  BatchRenorm1d bare(BatchRenormOptions(4).affine(false).track_running_stats(false));
+  bare->options.affine(true).scale(false).track_running_stats(true);
+  EXPECT_TRUE(std::dynamic_pointer_cast<BatchRenorm1dImpl>(bare->clone())->parameters().empty());
+}
+
+// A model whose reset() builds its layer differently from the one that is cloned.
+struct OtherModelImpl : torch::nn::Cloneable<OtherModelImpl> {
+  explicit OtherModelImpl(bool affine = true) {
+    norm = register_module("norm", BatchRenorm1d(BatchRenormOptions(4).affine(affine)));
+  }
+  void reset() override { norm = register_module("norm", BatchRenorm1d(4)); }
+
+  BatchRenorm1d norm{nullptr};
+};
+
+// A subclass that does not say how it is cloned.
+struct SilentImpl : BatchRenorm2dImpl {
+  using BatchRenorm2dImpl::BatchRenorm2dImpl;
+  int own = 3;
+};
+
+// A model whose layer is such a subclass.
+struct SubclassModelImpl : torch::nn::Cloneable<SubclassModelImpl> {
+  SubclassModelImpl() { SubclassModelImpl::reset(); }
+  void reset() override { norm = register_module("norm", std::make_shared<SilentImpl>(ramping())); }
+
+  std::shared_ptr<SilentImpl> norm;
+};
+
+TEST_F(State, CloneOfAModelRefusesASubclassThatWouldLoseItsMembers) {
+  expect_message([] { SubclassModelImpl().clone(); }, {"SilentImpl", "must override clone_()"});
+}
+
+TEST_F(State, NumberOfChannelsIsReadAtConstruction) {
+  BatchRenorm1d layer(4);
+  layer->options.num_features(9);
+  EXPECT_EQ(layer->channels(), 4);
+  EXPECT_EQ(layer->forward(torch::randn({8, 4})).size(1), 4);
+}
+
+TEST_F(State, CloneIntoALayerOfOtherParametersSaysSo) {
+  expect_message([] { OtherModelImpl(false).clone(); }, {"clone", "a weight", "affine, scale"});
+}
+
+// A subclass that clones as itself.
+struct ScaledImpl : BatchRenorm2dImpl {
+  explicit ScaledImpl(BatchRenormOptions options) : BatchRenorm2dImpl(std::move(options)) {}
+  torch::Tensor forward(const torch::Tensor& input) override {
+    return 2.0 * BatchRenorm2dImpl::forward(input);
+  }
+  std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override {
+    return clone_as<ScaledImpl>(device);
+  }
+};
+
+struct OwnKindImpl : BatchRenormLayer {
+  explicit OwnKindImpl(BatchRenormOptions options)
+      : BatchRenormLayer(std::move(options), {"OwnKind", 2, 2, "[N, C]"}) {}
+};
+
+TEST_F(State, SubclassesCloneAsThemselvesOrAreRefused) {
+  ScaledImpl scaled(ramping());
+  randomize(scaled);
+  const auto clone = scaled.clone();
+  ASSERT_NE(dynamic_cast<ScaledImpl*>(clone.get()), nullptr);
+  expect_same_state(scaled, *clone);
+  const std::shared_ptr<BatchRenormLayer> base = std::make_shared<ScaledImpl>(ramping());
+  base->eval();
+  const auto x = torch::randn({2, 4, 3, 3});
+  EXPECT_TRUE(torch::equal(base->forward(x), 2.0 * base->BatchRenormLayer::forward(x)));
+  expect_message([] { SilentImpl(ramping()).clone(); }, {"SilentImpl", "must override clone()"});
+  expect_message([] { OwnKindImpl(ramping()).clone(); }, {"renorm::OwnKind", "must override clone()"});
+  OwnKindImpl own(ramping());
+  EXPECT_EQ(own.forward(torch::randn({3, 4})).size(0), 3);
+  expect_message(
+      [&] {
+        own.forward(torch::randn({3, 4, 2}));
+      },
+      {"renorm::OwnKind: input must be [N, C], got 3"});
+}
+
+TEST_F(State, ResetRunningStatsKeepsParameters) {
+  BatchRenorm2d layer(ramping());
+  layer->forward(torch::randn({4, 4, 3, 3}));
+  randomize(*layer);
+  const auto weight = layer->weight.clone();
+  layer->reset_running_stats();
+  EXPECT_TRUE(torch::equal(layer->weight, weight));
+  EXPECT_TRUE(torch::equal(layer->running_std, torch::ones({4})));
+  EXPECT_EQ(layer->step(), 0);
+  EXPECT_EQ(layer->clip_telemetry().values, 0);
 }
 
 TEST_F(State, PrintsItsOptions) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <renorm/nn/batch_renorm.h>
+#include <renorm/nn/model.h>
 #include <torch/torch.h>
 
 #include <algorithm>

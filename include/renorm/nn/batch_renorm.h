@@ -1,7 +1,7 @@
 // BatchRenorm1d, 2d and 3d: drop-in replacements of torch::nn::BatchNorm1d, 2d and 3d.
 #pragma once
 
-#include <c10/util/Exception.h>
+#include <renorm/export.h>
 #include <renorm/nn/clip_schedule.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/nn/module.h>
@@ -12,6 +12,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 namespace renorm {
@@ -21,15 +22,17 @@ namespace renorm {
 // step has several forwards (gradient accumulation, timesteps, recomputation).
 enum class Statistics { kImmediate, kDeferred };
 
-// Changing `eps`, `momentum`, `group_size`, `grouping`, `activation`, `clip`, `statistics` or `name` on an
-// existing module takes effect at its next forward; `num_features`, `affine`, `scale` and
+// Changing `eps`, `momentum`, `group_size`, `grouping`, `activation`, `clip`, `statistics`, `warnings` or
+// `name` on an existing module takes effect at its next forward; `num_features`, `affine`, `scale` and
 // `track_running_stats` are read when the module is built.
-struct BatchRenormOptions {
+struct RENORM_API BatchRenormOptions {
   /* implicit */ BatchRenormOptions(int64_t num_features);
 
   TORCH_ARG(int64_t, num_features);
-  TORCH_ARG(double, eps) = 1e-5;                // inside the root of the batch's standard deviation, > 0
-  TORCH_ARG(double, momentum) = 0.01;           // weight of the new value in the averages, in (0, 1]
+  TORCH_ARG(double, eps) = 1e-5;  // inside the root of the batch's standard deviation, > 0 in the dtype
+  // Weight of the new value in the averages, in [0, 1]; 0 freezes them. Absent: a cumulative average, in
+  // which all steps weigh the same.
+  TORCH_ARG(Optional<double>, momentum) = 0.01;
   TORCH_ARG(bool, affine) = true;               // false: neither weight nor bias
   TORCH_ARG(bool, scale) = true;                // false: no weight (fixed at 1, as in the paper), bias only
   TORCH_ARG(bool, track_running_stats) = true;  // false: plain batchnorm with batch statistics, always
@@ -38,7 +41,8 @@ struct BatchRenormOptions {
   TORCH_ARG(Activation, activation) = Activation::kNone;
   TORCH_ARG(ClipSchedule, clip) = ClipSchedule::paper();
   TORCH_ARG(Statistics, statistics) = Statistics::kImmediate;
-  TORCH_ARG(std::string, name);  // the module's name in errors; name_layers() sets it for a whole model
+  TORCH_ARG(bool, warnings) = true;  // false: no warnings about likely mistakes
+  TORCH_ARG(std::string, name);      // the module's name in errors; name_layers() sets it for a whole model
 };
 
 // How the limits clipped r and d since the telemetry was last cleared. Fractions are of all (group, channel)
@@ -51,6 +55,9 @@ struct ClipTelemetry {
     double max = 0.0;
   };
   int64_t values = 0;
+  // Training forwards whose statistics were not finite. On the CPU these throw; on other devices they change
+  // nothing and are counted here.
+  int64_t skipped = 0;
   double r_clipped_above = 0.0;
   double r_clipped_below = 0.0;
   double d_clipped = 0.0;
@@ -58,28 +65,30 @@ struct ClipTelemetry {
   Summary d;
 };
 
-// Thrown by a training forward if the statistics of its batch are not finite.
-class NonFiniteStatistics : public c10::Error {
+// The base of all Batch Renorm layers. renorm/nn/model.h has functions for all layers of a model. A subclass
+// that is to be cloned overrides clone() with clone_as<Subclass>().
+class RENORM_API BatchRenormLayer : public torch::nn::Module {
  public:
-  using c10::Error::Error;
-};
-
-// The base of all Batch Renorm layers. To reach every layer of a model:
-//   for (const NamedLayer& named : batch_renorm_layers(*model)) named.layer->commit();
-class BatchRenormLayer : public torch::nn::Module {
- public:
-  explicit BatchRenormLayer(BatchRenormOptions options);
-
   // Training: Batch Renormalization, then the averages move (or collect, see Statistics).
   // Evaluation: inference with the averages, or, after use_batch_statistics(true), batchnorm with the
   // statistics of the whole input, which touches no average (the paper's "training mode" evaluation).
-  // A training batch whose statistics are not finite throws NonFiniteStatistics and changes nothing. An empty
-  // batch gives an empty output and changes nothing.
-  torch::Tensor forward(const torch::Tensor& input);
+  // A training batch whose statistics are not finite throws NonFiniteStatistics and changes nothing in this
+  // layer; layers before it have moved unless their statistics are deferred. On devices other than the CPU
+  // the host does not wait for the answer: nothing is thrown before commit(). An empty batch gives an empty
+  // output and changes nothing.
+  virtual torch::Tensor forward(const torch::Tensor& input);
+  // activation(norm(input) + residual) in one pass, as at the end of a residual block, whatever
+  // options.activation is. `residual` has the input's sizes, dtype and device. A subclass
+  // that changes forward changes this one too.
+  virtual torch::Tensor forward_residual(const torch::Tensor& input, const torch::Tensor& residual,
+                                         Activation activation = Activation::kRelu);
 
   // Deferred statistics: moves the averages once by the mean over the groups collected since the last commit,
-  // counts one step, and returns true; false if nothing was collected or the statistics are immediate.
-  // Collected statistics are neither saved with the module nor cloned: save between steps.
+  // counts one step, and returns true; false if nothing was collected or the statistics are immediate. On
+  // devices other than the CPU, throws NonFiniteStatistics if collected statistics are not finite, and
+  // discards them.
+  // Collected statistics are neither saved with the module nor cloned; loading the module and moving it to
+  // another device or dtype discard them: save between steps.
   bool commit();
   // Deferred statistics: discards what was collected, for a step that is not taken. An immediate forward also
   // discards what earlier deferred ones collected.
@@ -92,23 +101,31 @@ class BatchRenormLayer : public torch::nn::Module {
   ClipLimits clip_limits() const;
   // The number of training steps so far, which is the position in the schedule. Saved with the module.
   int64_t step() const;
+  void set_step(int64_t step);
 
   ClipTelemetry clip_telemetry() const;
   void clear_clip_telemetry();
 
-  // Weight 1, bias 0, averages 0 and 1, step 0, nothing collected or counted.
+  // Weight 1, bias 0, and reset_running_stats().
   void reset_parameters();
+  // Averages 0 and 1, step 0, nothing collected or counted.
+  void reset_running_stats();
 
   // An independent copy, on `device` if given: options, parameters, averages, step, train/eval mode; nothing
-  // collected or counted.
+  // collected or counted. A subclass that does not override it cannot be cloned.
   std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override;
   void pretty_print(std::ostream& stream) const override;
+  void train(bool on = true) override;
+  void load(torch::serialize::InputArchive& archive) override;
 
-  // Parameters and averages stay float32 or wider: a narrower dtype (bfloat16, half) leaves them as they are,
-  // and input of that dtype is accepted. num_batches_tracked stays int64.
-  using torch::nn::Module::to;
+  // Parameters and averages stay float32 or wider: a narrower dtype (bfloat16, half) makes them float32, and
+  // input of that dtype is accepted. num_batches_tracked stays int64.
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+
+  // The number of channels that the layer was built with.
+  int64_t channels() const { return channels_; }
 
   BatchRenormOptions options;
   torch::Tensor weight;        // undefined without affine or scale
@@ -118,84 +135,88 @@ class BatchRenormLayer : public torch::nn::Module {
   torch::Tensor num_batches_tracked;  // int64
 
  protected:
-  // Throws unless this layer accepts the rank of the input.
-  virtual void check_input_dim(const torch::Tensor& input) const = 0;
-  virtual const char* kind() const = 0;  // "BatchRenorm2d"
-  std::string who() const;               // kind and name of this module for errors
-  // A new layer of the same kind with the same options.
-  virtual std::shared_ptr<BatchRenormLayer> make_alike() const = 0;
-  // Registers parameters and buffers, once, in the constructor of the kind.
-  void register_state();
+  // What a class of layers calls itself in errors and which input it accepts.
+  struct Kind {
+    const char* name;  // "BatchRenorm2d"
+    int64_t min_rank;
+    int64_t max_rank;
+    const char* shapes;  // "[N, C, H, W]"
+  };
+  BatchRenormLayer(BatchRenormOptions options, const Kind& kind);
 
- private:
-  struct Account;  // telemetry and the statistics collected for commit()
+  // clone() of the class Layer, which has a constructor from BatchRenormOptions. Throws if the dynamic class
+  // is another one, whose own members would be lost.
+  template <class Layer>
+  std::shared_ptr<torch::nn::Module> clone_as(const Optional<torch::Device>& device) const {
+    check_class(typeid(Layer));
+    auto copy = std::make_shared<Layer>(options_as_built());
+    copy->copy_state(*this, device);
+    return copy;
+  }
 
+  // Copies tensors, options and modes of `other`, which was built with the same affine, scale and
+  // track_running_stats.
+  void copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device);
+  // Called by a Cloneable parent. A subclass with members of its own overrides it as well as clone().
   // LibTorch's own Cloneable is a virtual base in some releases and not in others, so it is not used.
   void clone_(torch::nn::Module& other, const Optional<torch::Device>& device) override;
-  void copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device);
-  torch::Tensor forward_training(const torch::Tensor& input);
-  torch::Tensor forward_batch_statistics(const torch::Tensor& input) const;
-  void collect(const ops::BatchRenormResult& result, const ClipLimits& limits);
-  void move_averages();
+
+  std::string who() const;  // kind and name of this module for errors
+
+ private:
+  friend RENORM_API int64_t commit(torch::nn::Module& model);
+  struct RENORM_LOCAL Account;  // telemetry and the statistics collected for commit()
+
+  BatchRenormOptions options_as_built() const;
+  // What follows the normalization.
+  struct Ending {
+    Activation activation;
+    torch::Tensor residual;  // may be undefined
+  };
+  torch::Tensor run(const torch::Tensor& input, const Ending& ending);
+  torch::Tensor train_on(const torch::Tensor& input, const Ending& ending);
+  torch::Tensor infer_by_batch(const torch::Tensor& input, const Ending& ending) const;
+  void collect(const ops::BatchRenormResult& result);
+  void collect_on_device(const ops::BatchRenormResult& result);
+  void move_averages(const ops::BatchRenormResult& result);
+  void check_collected() const;
+  void forget_process_state();
+  void check_class(const std::type_info& expected) const;
   void check_options() const;
   void check_input(const torch::Tensor& input) const;
   void check_groups(const torch::Tensor& input, int64_t group_size) const;
+  void check_averages() const;
+  void check_residual(const torch::Tensor& input, const torch::Tensor& residual) const;
 
+  Kind kind_;
+  int64_t channels_;
   std::shared_ptr<Account> account_;
   bool use_batch_statistics_ = false;
+  bool has_trained_ = false;  // in this process
 };
 
 // Input [N, C] or [N, C, L].
-class BatchRenorm1dImpl : public BatchRenormLayer {
+class RENORM_API BatchRenorm1dImpl : public BatchRenormLayer {
  public:
   explicit BatchRenorm1dImpl(BatchRenormOptions options);
-
- protected:
-  void check_input_dim(const torch::Tensor& input) const override;
-  const char* kind() const override { return "BatchRenorm1d"; }
-  std::shared_ptr<BatchRenormLayer> make_alike() const override {
-    return std::make_shared<BatchRenorm1dImpl>(options);
-  }
+  std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override;
 };
 TORCH_MODULE(BatchRenorm1d);
 
 // Input [N, C, H, W].
-class BatchRenorm2dImpl : public BatchRenormLayer {
+class RENORM_API BatchRenorm2dImpl : public BatchRenormLayer {
  public:
   explicit BatchRenorm2dImpl(BatchRenormOptions options);
-
- protected:
-  void check_input_dim(const torch::Tensor& input) const override;
-  const char* kind() const override { return "BatchRenorm2d"; }
-  std::shared_ptr<BatchRenormLayer> make_alike() const override {
-    return std::make_shared<BatchRenorm2dImpl>(options);
-  }
+  std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override;
 };
 TORCH_MODULE(BatchRenorm2d);
 
 // Input [N, C, D, H, W].
-class BatchRenorm3dImpl : public BatchRenormLayer {
+class RENORM_API BatchRenorm3dImpl : public BatchRenormLayer {
  public:
   explicit BatchRenorm3dImpl(BatchRenormOptions options);
-
- protected:
-  void check_input_dim(const torch::Tensor& input) const override;
-  const char* kind() const override { return "BatchRenorm3d"; }
-  std::shared_ptr<BatchRenormLayer> make_alike() const override {
-    return std::make_shared<BatchRenorm3dImpl>(options);
-  }
+  std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override;
 };
 TORCH_MODULE(BatchRenorm3d);
-
-// All Batch Renorm layers of a model, each once, in registration order, with their path ("stem.norm"; empty
-// if the model itself is the layer).
-struct NamedLayer {
-  std::string path;
-  BatchRenormLayer* layer;  // owned by the model
-};
-std::vector<NamedLayer> batch_renorm_layers(const torch::nn::Module& model);
-
-// Sets every layer's `name` to its path in the model, so that errors name the layer.
-void name_layers(const torch::nn::Module& model);
 
 }  // namespace renorm

@@ -1,34 +1,31 @@
 // The limits of r and d as a function of the training step.
 #pragma once
 
+#include <renorm/export.h>
+#include <renorm/ops/clip_ramp.h>
+
 #include <cstdint>
 #include <limits>
 #include <string>
 
 namespace renorm {
 
-struct ClipLimits {
-  double r_max;
-  double d_max;
-};
-
 // A value: batchnorm (r_max = 1, d_max = 0) up to and including step `hold`, then linear to r_max at step
 // `r_step` and to d_max at step `d_step`, constant afterwards. Evaluated at a step, it keeps no state.
-class ClipSchedule {
+class RENORM_API ClipSchedule {
  public:
-  // The paper: hold 5,000, r_max 3 at 40,000, d_max 5 at 25,000, in a run of 130,000 steps.
-  static ClipSchedule paper();
+  // The paper's schedule: hold 5,000, r_max 3 at 40,000, d_max 5 at 25,000, in a run of 130,000 steps. For a
+  // run of `steps` > 0 steps every step is scaled in proportion and rounded.
+  static ClipSchedule paper(int64_t steps = 130'000);
   // r_max >= 1, d_max >= 0, 0 <= hold <= r_step, hold <= d_step. Limits may be infinite: from hold + 1 on.
   static ClipSchedule ramp(int64_t hold, double r_max, int64_t r_step, double d_max, int64_t d_step);
   static ClipSchedule constant(double r_max, double d_max);
   static ClipSchedule batch_norm();  // constant(1, 0)
   static ClipSchedule unlimited();   // no clipping: training output = inference output
 
-  // The same schedule for a run of `steps` > 0 instead of the paper's 130,000 steps: every step is scaled in
-  // proportion and rounded. A constant schedule does not change.
-  ClipSchedule scaled_to(int64_t steps) const;
-
-  ClipLimits at(int64_t step) const;
+  ClipLimits at(int64_t step) const { return constants().at(step); }
+  // The constants as operators take them.
+  ops::ClipRamp constants() const { return {hold_, r_max_, r_step_, d_max_, d_step_}; }
 
   int64_t hold() const { return hold_; }
   double r_max() const { return r_max_; }

@@ -1,0 +1,165 @@
+// The path of devices other than the CPU, forced on the CPU: the same results, and no value read by the host.
+#include <ATen/record_function.h>
+
+#include <limits>
+
+#include "ops/batch_renorm.h"
+#include "support.h"
+
+namespace renorm::testing {
+namespace {
+
+class Device : public Seeded {
+ protected:
+  void SetUp() override {
+    Seeded::SetUp();
+    ops::force_composite(true);
+  }
+  void TearDown() override { ops::force_composite(false); }
+};
+
+// Names of operations that make the host wait for a device, or move data between devices, while it exists.
+class WaitLog {
+ public:
+  WaitLog() {
+    names().clear();
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(observe).needsInputs(true));
+  }
+  ~WaitLog() { at::removeCallback(handle_); }
+  WaitLog(const WaitLog&) = delete;
+  WaitLog& operator=(const WaitLog&) = delete;
+
+  static std::vector<std::string>& names() {
+    static std::vector<std::string> all;
+    return all;
+  }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& function) {
+    const std::string name = function.name();
+    const bool reads = name == "aten::_local_scalar_dense" || name == "aten::item" ||
+                       name == "aten::is_nonzero" || name == "aten::equal" || name == "aten::nonzero";
+    const bool copies = name == "aten::_to_copy" && has_device(function.inputs());
+    if (reads || copies) names().push_back(name);
+    return nullptr;
+  }
+  static bool has_device(c10::ArrayRef<const c10::IValue> inputs) {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [](const c10::IValue& input) { return input.isDevice(); });
+  }
+
+  at::CallbackHandle handle_;
+};
+
+BatchRenormOptions options() {
+  return BatchRenormOptions(5).momentum(0.2).group_size(3).clip(ClipSchedule::ramp(2, 1.5, 8, 0.5, 6));
+}
+
+void expect_same(const BatchRenorm2d& device, const BatchRenorm2d& host) {
+  EXPECT_LE(relative_error(device->running_mean, host->running_mean), kFloatTolerance);
+  EXPECT_LE(relative_error(device->running_std, host->running_std), kFloatTolerance);
+  EXPECT_EQ(device->step(), host->step());
+  const ClipTelemetry a = device->clip_telemetry();
+  const ClipTelemetry b = host->clip_telemetry();
+  EXPECT_EQ(a.values, b.values);
+  EXPECT_EQ(a.skipped, 0);
+  EXPECT_EQ(a.r_clipped_above, b.r_clipped_above);
+  EXPECT_EQ(a.r_clipped_below, b.r_clipped_below);
+  EXPECT_EQ(a.d_clipped, b.d_clipped);
+  for (const auto summary : {&ClipTelemetry::r, &ClipTelemetry::d}) {
+    EXPECT_NEAR((a.*summary).mean, (b.*summary).mean, kFloatTolerance);
+    EXPECT_NEAR((a.*summary).std, (b.*summary).std, kFloatTolerance);
+    EXPECT_NEAR((a.*summary).min, (b.*summary).min, kFloatTolerance);
+    EXPECT_NEAR((a.*summary).max, (b.*summary).max, kFloatTolerance);
+  }
+}
+
+// A step of the layer, on the path of the CPU or of other devices.
+torch::Tensor step(BatchRenorm2d layer, const torch::Tensor& input, bool on_device) {
+  ops::force_composite(on_device);
+  const torch::Tensor x = input.clone().requires_grad_();
+  layer->forward(x).square().sum().backward();
+  layer->commit();
+  ops::force_composite(true);
+  return x.grad();
+}
+
+TEST_F(Device, TrainsAsTheCpuDoes) {
+  for (const auto statistics : {Statistics::kImmediate, Statistics::kDeferred}) {
+    BatchRenorm2d device(options().statistics(statistics));
+    BatchRenorm2d host(options().statistics(statistics));
+    for (int i = 0; i < 12; ++i) {
+      const auto x = torch::randn({6, 5, 3, 3}) * 2.0 + 1.0;
+      EXPECT_LE(relative_error(step(device, x, true), step(host, x, false)), kFloatTolerance) << i;
+    }
+    expect_same(device, host);
+  }
+}
+
+TEST_F(Device, ReadsNothingInATrainingStep) {
+  for (const auto statistics : {Statistics::kImmediate, Statistics::kDeferred}) {
+    BatchRenorm2d layer(options().statistics(statistics));
+    const auto x = torch::randn({6, 5, 3, 3}).requires_grad_();
+    const auto grad = torch::randn({6, 5, 3, 3});
+    {
+      const WaitLog log;
+      for (int i = 0; i < 4; ++i) layer->forward(x).backward(grad);
+      EXPECT_EQ(WaitLog::names(), std::vector<std::string>{});
+    }
+    {
+      const WaitLog log;
+      layer->clip_telemetry();
+      EXPECT_FALSE(WaitLog::names().empty()) << "the log does not see a read";
+    }
+  }
+}
+
+// A layer that is not finite keeps the others from moving too.
+TEST_F(Device, CommitsAllLayersOfAModelOrNone) {
+  torch::nn::Sequential model{BatchRenorm2d(options()), BatchRenorm2d(options())};
+  set_statistics(*model, Statistics::kDeferred);
+  const auto layers = batch_renorm_layers(*model);
+  const auto good = torch::randn({6, 5, 3, 3});
+  layers[0].layer->forward(good);
+  layers[1].layer->forward(good * std::numeric_limits<float>::infinity());
+  EXPECT_THROW(commit(*model), NonFiniteStatistics);
+  for (const auto& named : layers) EXPECT_EQ(named.layer->step(), 0);
+  EXPECT_EQ(commit(*model), 0);
+}
+
+TEST_F(Device, ForgetsWhatWasCollectedOnAnother) {
+  BatchRenorm2d layer(options().statistics(Statistics::kDeferred));
+  layer->forward(torch::randn({6, 5, 3, 3}));
+  layer->to(torch::kDouble);
+  EXPECT_FALSE(layer->commit());
+  EXPECT_EQ(layer->clip_telemetry().values, 0);
+}
+
+TEST_F(Device, SkipsStatisticsThatAreNotFinite) {
+  auto bad = torch::randn({6, 5, 3, 3});
+  bad[1][2][0][0] = std::numeric_limits<float>::quiet_NaN();
+  const auto good = torch::randn({6, 5, 3, 3});
+
+  BatchRenorm2d immediate(options());
+  immediate->forward(good);
+  const torch::Tensor mean = immediate->running_mean.clone();
+  immediate->forward(bad);
+  EXPECT_TRUE(torch::equal(immediate->running_mean, mean));
+  EXPECT_EQ(immediate->step(), 1);
+  EXPECT_EQ(immediate->clip_telemetry().skipped, 1);
+  EXPECT_EQ(immediate->clip_telemetry().values, 10);
+
+  BatchRenorm2d deferred(options().statistics(Statistics::kDeferred));
+  deferred->forward(good);
+  deferred->forward(bad);
+  EXPECT_THROW(deferred->commit(), NonFiniteStatistics);
+  EXPECT_TRUE(torch::equal(deferred->running_std, torch::ones({5})));
+  EXPECT_EQ(deferred->step(), 0);
+  EXPECT_FALSE(deferred->commit());
+  deferred->forward(good);
+  EXPECT_TRUE(deferred->commit());
+  EXPECT_EQ(deferred->step(), 1);
+}
+
+}  // namespace
+}  // namespace renorm::testing

@@ -1,0 +1,171 @@
+// Functions for all layers of a model, warnings about likely mistakes, and the residual forward.
+#include "renorm/nn/model.h"
+
+#include <torch/version.h>
+
+#include "nn/warnings.h"
+#include "support.h"
+
+namespace renorm::testing {
+namespace {
+
+using Model = Seeded;
+
+torch::nn::Sequential net() {
+  return torch::nn::Sequential(torch::nn::Conv2d(3, 4, 3), BatchRenorm2d(4), torch::nn::ReLU(),
+                               BatchRenorm2d(BatchRenormOptions(4).track_running_stats(false)));
+}
+
+torch::Tensor input() { return torch::randn({4, 3, 6, 6}); }
+
+BatchRenorm2dImpl& first(torch::nn::Sequential model) { return *model[1]->as<BatchRenorm2dImpl>(); }
+
+TEST_F(Model, FunctionsReachEveryLayer) {
+  auto model = net();
+  set_statistics(*model, Statistics::kDeferred);
+  set_clip(*model, ClipSchedule::unlimited());
+  set_step(*model, 7);
+  name_layers(*model);
+  EXPECT_EQ(first(model).options.statistics(), Statistics::kDeferred);
+  EXPECT_EQ(first(model).options.clip(), ClipSchedule::unlimited());
+  EXPECT_EQ(first(model).step(), 7);
+  EXPECT_EQ(first(model).options.name(), "1");
+
+  model->forward(input());
+  EXPECT_EQ(commit(*model), 1);
+  EXPECT_EQ(first(model).step(), 8);
+  model->forward(input());
+  discard(*model);
+  EXPECT_EQ(commit(*model), 0);
+
+  const auto telemetry = clip_telemetry(*model);
+  ASSERT_EQ(telemetry.size(), 2U);
+  EXPECT_EQ(telemetry[0].path, "1");
+  EXPECT_EQ(telemetry[0].telemetry.values, 8);
+  clear_clip_telemetry(*model);
+  EXPECT_EQ(clip_telemetry(*model)[0].telemetry.values, 0);
+
+  use_batch_statistics(*model, true);
+  EXPECT_TRUE(first(model).uses_batch_statistics());
+}
+
+TEST_F(Model, ListsLayersOfAConstModelAsConst) {
+  const auto model = net();
+  const torch::nn::Module& constant = *model;
+  const std::vector<ConstNamedLayer> layers = batch_renorm_layers(constant);
+  ASSERT_EQ(layers.size(), 2U);
+  EXPECT_EQ(layers[0].layer, &first(model));
+}
+
+TEST_F(Model, StepIsChecked) {
+  auto model = net();
+  expect_message([&] { set_step(*model, -1); }, {"step must be >= 0, got -1"});
+  expect_message([&] { model[3]->as<BatchRenorm2dImpl>()->set_step(1); }, {"without averages"});
+}
+
+// The texts of the warnings that `call` gives.
+std::vector<std::string> warnings_of(const std::function<void()>& call) {
+#if TORCH_VERSION_MAJOR >= 2
+  namespace utils = c10::WarningUtils;
+  struct Collect : c10::WarningHandler {
+    void process(const c10::Warning& warning) override { texts.push_back(warning.msg()); }
+    std::vector<std::string> texts;
+  };
+#else
+  namespace utils = c10::Warning;
+  struct Collect : c10::WarningHandler {
+    void process(const c10::SourceLocation& /*place*/, const std::string& text, bool /*verbatim*/) override {
+      texts.push_back(text);
+    }
+    std::vector<std::string> texts;
+  };
+#endif
+  Collect collect;
+  const utils::WarningHandlerGuard guard(&collect);
+  reset_warnings();
+  call();
+  return collect.texts;
+}
+
+TEST_F(Model, WarnsOnceOfEvaluationDuringTheHold) {
+  const auto texts = warnings_of([] {
+    auto model = net();
+    name_layers(*model);
+    for (int i = 0; i < 3; ++i) model->forward(input());
+    model->eval();
+    model->train();
+    model->eval();
+  });
+  ASSERT_EQ(texts.size(), 1U);
+  EXPECT_NE(texts[0].find("renorm::BatchRenorm2d \"1\": after 3 training steps this layer has been plain "
+                          "batchnorm so far"),
+            std::string::npos)
+      << texts[0];
+  EXPECT_NE(texts[0].find("ClipSchedule::paper(N)"), std::string::npos) << texts[0];
+}
+
+TEST_F(Model, DoesNotWarnWithoutReason) {
+  const auto evaluate = [](const BatchRenormOptions& options, int steps) {
+    return warnings_of([&] {
+      BatchRenorm2d layer(options);
+      for (int i = 0; i < steps; ++i) layer->forward(torch::randn({4, 4, 3, 3}));
+      layer->eval();
+      layer->forward(torch::randn({4, 4, 3, 3}));
+    });
+  };
+  EXPECT_TRUE(evaluate(BatchRenormOptions(4), 0).empty());
+  EXPECT_TRUE(evaluate(BatchRenormOptions(4).warnings(false), 3).empty());
+  EXPECT_TRUE(evaluate(BatchRenormOptions(4).track_running_stats(false), 3).empty());
+  EXPECT_TRUE(evaluate(BatchRenormOptions(4).clip(ClipSchedule::batch_norm()), 3).empty());
+  EXPECT_TRUE(evaluate(BatchRenormOptions(4).clip(ClipSchedule::constant(3, 5)), 3).empty());
+  EXPECT_TRUE(evaluate(BatchRenormOptions(4).clip(ClipSchedule::ramp(1, 3, 9, 5, 9)), 3).empty());
+  EXPECT_FALSE(evaluate(BatchRenormOptions(4).clip(ClipSchedule::ramp(1, 3, 9, 5, 9)), 2).empty());
+}
+
+TEST_F(Model, WarnsOnceOfStatisticsThatWereNotCommitted) {
+  const auto texts = warnings_of([] {
+    BatchRenorm1d layer(BatchRenormOptions(4)
+                            .clip(ClipSchedule::unlimited())
+                            .statistics(Statistics::kDeferred)
+                            .group_size(2));
+    layer->forward(torch::randn({6, 4}));
+    layer->eval();
+    layer->forward(torch::randn({6, 4}));
+    layer->forward(torch::randn({6, 4}));
+  });
+  ASSERT_EQ(texts.size(), 1U);
+  EXPECT_NE(texts[0].find("deferred statistics of 3 groups"), std::string::npos) << texts[0];
+  EXPECT_NE(texts[0].find("commit()"), std::string::npos) << texts[0];
+}
+
+TEST_F(Model, ResidualIsAddedBeforeTheActivation) {
+  for (const auto activation : {Activation::kNone, Activation::kRelu}) {
+    BatchRenorm2d plain(BatchRenormOptions(4).clip(ClipSchedule::constant(3, 5)));
+    BatchRenorm2d fused(BatchRenormOptions(4).clip(ClipSchedule::constant(3, 5)).activation(activation));
+    const auto expected = [&](const torch::Tensor& x, const torch::Tensor& residual) {
+      const auto sum = plain->forward(x) + residual;
+      return activation == Activation::kRelu ? sum.relu() : sum;
+    };
+    for (const int mode : {0, 1, 2}) {
+      for (BatchRenorm2dImpl* layer : {plain.get(), fused.get()}) {
+        layer->train(mode == 0);
+        layer->use_batch_statistics(mode == 2);
+      }
+      const auto x = torch::randn({4, 4, 3, 3});
+      const auto residual = torch::randn({4, 4, 3, 3});
+      EXPECT_LE(relative_error(fused->forward_residual(x, residual, activation), expected(x, residual)),
+                kFloatTolerance)
+          << mode;
+    }
+    EXPECT_TRUE(torch::equal(plain->running_std, fused->running_std));
+    const auto x = torch::randn({4, 4, 3, 3});
+    expect_message([&] { fused->forward_residual(x, {}); }, {"must be tensors", "undefined"});
+    expect_message([&] { fused->forward_residual(x, x.narrow(3, 0, 2)); },
+                   {"renorm::BatchRenorm2d: residual must have the sizes of input", "[4, 4, 3, 2]"});
+    expect_message([&] { fused->forward_residual(x, x.to(torch::kDouble)); },
+                   {"renorm::BatchRenorm2d: residual must have the dtype and device of input", "Double"});
+  }
+}
+
+}  // namespace
+}  // namespace renorm::testing
