@@ -1,0 +1,229 @@
+"""The operators as PyTorch sees them: torch.library.opcheck, torch.compile with a second batch size, torch.func.
+
+usage: python3 operators_test.py librenorm.so
+"""
+import sys
+import unittest
+
+import torch
+
+torch.ops.load_library(sys.argv[1])
+ops = torch.ops.renorm
+has_opcheck = hasattr(torch.library, "opcheck")
+has_compile = hasattr(torch, "compile") and tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)
+has_func = hasattr(torch, "func")
+
+SHAPES = {"nchw": (4, 3, 5, 5), "dense": (8, 3), "ncl": (4, 3, 7)}
+
+
+def tensors(shape=(4, 3, 5, 5), dtype=torch.float, channels_last=False, grad=True):
+    """input, weight, bias, running_mean, running_std, residual"""
+    torch.manual_seed(1)
+    wide = torch.double if dtype == torch.double else torch.float
+    layout = {"memory_format": torch.channels_last} if channels_last else {}
+    x = torch.randn(shape).to(dtype).contiguous(**layout).requires_grad_(grad)
+    residual = torch.randn(shape).to(dtype).contiguous(**layout).requires_grad_(grad)
+    c = shape[1]
+    weight = (torch.rand(c) + 0.5).to(wide).requires_grad_(grad)
+    bias = torch.randn(c).to(wide).requires_grad_(grad)
+    return x, weight, bias, torch.randn(c).to(wide), (torch.rand(c) + 0.5).to(wide), residual
+
+
+CLIP = {"hold": 2, "r_max": 3.0, "r_step": 9, "d_max": 5.0, "d_step": 7}
+
+
+@unittest.skipUnless(has_opcheck, "no torch.library.opcheck")
+class Opcheck(unittest.TestCase):
+    def cases(self):
+        for dtype in (torch.float, torch.double, torch.bfloat16, torch.half):
+            yield {"dtype": dtype}
+        yield {"channels_last": True}
+        yield {"shape": SHAPES["dense"]}
+        yield {"shape": SHAPES["ncl"]}
+        yield {"grad": False}
+
+    def test_training(self):
+        for case in self.cases():
+            for options in ({}, {"group_size": 2, "grouping": "strided", "activation": "relu"}):
+                with self.subTest(**case, **options):
+                    x, w, b, mean, std, residual = tensors(**case)
+                    torch.library.opcheck(ops.batch_renorm, (x, w, b, mean, std, 1e-5, 3.0, 5.0), options)
+                    options = dict(options, residual=residual)
+                    torch.library.opcheck(ops.batch_renorm, (x, w, b, mean, std, 1e-5, 3.0, 5.0), options)
+
+    def test_training_without_parameters_and_averages(self):
+        x = tensors()[0]
+        torch.library.opcheck(ops.batch_renorm, (x,))
+
+    def test_step(self):
+        for case in self.cases():
+            with self.subTest(**case):
+                x, w, b, mean, std, residual = tensors(**case)
+                step = torch.tensor(5)
+                torch.library.opcheck(ops.batch_renorm_step, (x, w, b, mean, std, step),
+                                      dict(CLIP, activation="relu", residual=residual))
+
+    def test_inference(self):
+        for case in self.cases():
+            for activation in ("none", "relu"):
+                with self.subTest(**case, activation=activation):
+                    x, w, b, mean, std, residual = tensors(**case)
+                    torch.library.opcheck(ops.batch_renorm_inference, (x, w, b, mean, std, activation, residual))
+
+    def test_backward(self):
+        for case in self.cases():
+            for mask in ([True] * 4, [True, False, True, False]):
+                with self.subTest(**case, mask=mask):
+                    case["grad"] = False
+                    x, w, b, mean, std, residual = tensors(**case)
+                    _, batch_mean, low, batch_std, r, d = ops.batch_renorm(x, w, b, mean, std)
+                    torch.library.opcheck(ops.batch_renorm_backward,
+                                          (torch.ones_like(x), x, w, b, residual, batch_mean, low, batch_std, r, d, 0,
+                                           "contiguous", "relu", False, mask))
+
+    def test_move_averages(self):
+        for momentum in (0.1, None):
+            args = (torch.zeros(3), torch.ones(3), torch.tensor(4), torch.randn(2, 3), torch.rand(2, 3), momentum)
+            torch.library.opcheck(ops.move_averages_, args)
+
+
+class Layer(torch.nn.Module):
+    """The smallest layer on the operators: state in buffers only."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(channels))
+        self.bias = torch.nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_std", torch.ones(channels))
+        self.register_buffer("step", torch.tensor(0))
+
+    def forward(self, x):
+        if not self.training:
+            return ops.batch_renorm_inference(x, self.weight, self.bias, self.running_mean, self.running_std, "relu")
+        y, mean, _, std, _, _ = ops.batch_renorm_step(x, self.weight, self.bias, self.running_mean, self.running_std,
+                                                      self.step, activation="relu", **CLIP)
+        ops.move_averages_(self.running_mean, self.running_std, self.step, mean, std, 0.5)
+        return y
+
+
+class Training(unittest.TestCase):
+    def test_averages_and_step_move(self):
+        layer = Layer(3)
+        for i in range(12):
+            layer(torch.randn(4, 3, 5, 5) + 1).square().sum().backward()
+            self.assertEqual(layer.step.item(), i + 1)
+        self.assertTrue((layer.running_mean > 0.5).all())
+
+    def test_statistics_that_are_not_finite_raise(self):
+        layer = Layer(3)
+        with self.assertRaisesRegex(RuntimeError, "channel 1 are not finite"):
+            x = torch.randn(4, 3, 5, 5)
+            x[0, 1] = float("nan")
+            layer(x)
+        self.assertEqual(layer.step.item(), 0)
+
+    def test_unknown_choices_raise(self):
+        with self.assertRaisesRegex(RuntimeError, "activation must be 'none' or 'relu', got 'gelu'"):
+            ops.batch_renorm(torch.randn(4, 3), activation="gelu")
+
+    @unittest.skipUnless(has_compile, "no torch.compile")
+    def test_compiled_equals_eager_over_a_ramp_and_two_batch_sizes(self):
+        torch._dynamo.reset()
+        eager, compiled = Layer(3), Layer(3)
+        graphs = []
+
+        def count(graph, inputs):
+            graphs.append(graph)
+            from torch._dynamo.backends.debugging import aot_eager
+            return aot_eager(graph, inputs)
+
+        run = torch.compile(compiled, backend=count, fullgraph=True)
+        torch.manual_seed(3)
+        for i in range(14):
+            x = torch.randn(4 if i < 10 else 6, 3, 5, 5) + 1
+            for layer, call in ((eager, eager), (compiled, run)):
+                layer.zero_grad()
+                call(x).square().sum().backward()
+            torch.testing.assert_close(compiled.weight.grad, eager.weight.grad)
+            torch.testing.assert_close(compiled.running_std, eager.running_std)
+        self.assertEqual(compiled.step.item(), 14)
+        self.assertLessEqual(len(graphs), 2)
+        compiled.eval()
+        torch.testing.assert_close(run(x), eager.eval()(x))
+        torch.testing.assert_close(run(x[:3]), eager(x[:3]))
+
+
+@unittest.skipUnless(has_compile, "no torch.compile")
+class Inductor(unittest.TestCase):
+    """A graph that has only our operators has no kernels of Inductor's own, such as copies into another layout."""
+
+    def test_copies_no_channels_last_tensor(self):
+        x, w, b, mean, std, residual = tensors((4, 16, 6, 6), channels_last=True)
+        grad = torch.randn(4, 16, 6, 6).contiguous(memory_format=torch.channels_last)
+
+        def step(x, w, b, residual):
+            return ops.batch_renorm(x, w, b, mean, std, 1e-5, 3.0, 5.0, activation="relu", residual=residual)[0]
+
+        def both(*leaves):
+            y = torch.compile(step, fullgraph=True)(*leaves)
+            return (y,) + torch.autograd.grad(y, leaves, grad)
+
+        torch._dynamo.reset()
+        try:
+            from torch._inductor.utils import run_and_get_code
+        except ImportError as error:
+            self.skipTest(f"no Inductor: {error}")
+        results, codes = run_and_get_code(both, x, w, b, residual)
+        self.assertEqual(len(codes), 2)
+        for code in codes:
+            self.assertIn("torch.ops.renorm.batch_renorm", code)
+            self.assertNotIn("cpp_fused", code)
+        expected = step(x, w, b, residual)
+        torch.testing.assert_close(results[0], expected)
+        for got, want in zip(results[1:], torch.autograd.grad(expected, (x, w, b, residual), grad)):
+            torch.testing.assert_close(got, want)
+        self.assertTrue(results[0].is_contiguous(memory_format=torch.channels_last))
+
+
+class Derivatives(unittest.TestCase):
+    def function(self, x, w, b, residual):
+        averages = (torch.full((2,), 1e4, dtype=torch.double), torch.full((2,), 1e-2, dtype=torch.double))
+        return ops.batch_renorm(x, w, b, *averages, eps=1e-3, r_max=1.5, d_max=0.7, group_size=3, residual=residual)[0]
+
+    def arguments(self):
+        x, w, b, _, _, residual = tensors((6, 2, 3), torch.double)
+        return x, w, b, residual
+
+    def test_second_derivative(self):
+        # The limits hold r and d fixed, so differences of the function are derivatives of it.
+        self.assertTrue(torch.autograd.gradcheck(self.function, self.arguments()))
+        self.assertTrue(torch.autograd.gradgradcheck(self.function, self.arguments()))
+
+    def test_gradient_penalty(self):
+        x, w, b, residual = self.arguments()
+        (gradient,) = torch.autograd.grad(self.function(x, w, b, residual).square().sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        self.assertTrue(torch.isfinite(x.grad).all() and x.grad.abs().max() > 0)
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_function_transforms(self):
+        x, w, b, residual = (t.detach() for t in self.arguments())
+        loss = lambda *args: self.function(*args).square().sum()
+        got = torch.func.grad(loss, argnums=(0, 1, 2, 3))(x, w, b, residual)
+        leaves = [t.clone().requires_grad_() for t in (x, w, b, residual)]
+        expected = torch.autograd.grad(loss(*leaves), leaves)
+        for one, other in zip(got, expected):
+            torch.testing.assert_close(one, other)
+        hessian = torch.func.jacrev(torch.func.grad(loss))(x, w, b, residual)
+        self.assertEqual(hessian.shape, x.shape + x.shape)
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_forward_mode_raises(self):
+        x, w, b, residual = (t.detach() for t in self.arguments())
+        with self.assertRaisesRegex(RuntimeError, "forward-mode differentiation is not supported"):
+            torch.func.jvp(lambda x: self.function(x, w, b, residual), (x,), (torch.ones_like(x),))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=1)
