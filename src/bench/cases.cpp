@@ -107,6 +107,7 @@ Data::Data(const Case& shape_and_layout, at::ScalarType type) {
   running_mean = at::randn({channels}, generator) * 0.1;
   running_std = at::rand({channels}, generator) * 0.2 + 0.9;
   running_var = running_std.square() - kEps;
+  residual = in_layout();
 }
 
 }  // namespace renorm::bench

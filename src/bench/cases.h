@@ -13,6 +13,8 @@ namespace renorm::bench {
 
 enum class Layout { kNchw, kNhwc, kDense };
 enum class Pass { kForward, kBackward, kInference };
+// What follows the norm: nothing, a ReLU, or the end of a residual block, relu(norm(x) + residual).
+enum class Ending { kNone, kRelu, kAddRelu };
 
 inline constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc, Layout::kDense};
 inline constexpr Pass kPasses[] = {Pass::kForward, Pass::kBackward, Pass::kInference};
@@ -45,6 +47,7 @@ struct Data {
 
   at::Tensor x;                                                     // of the type, in the layout
   at::Tensor dy;                                                    // the same
+  at::Tensor residual;                                              // the same
   at::Tensor weight, bias, running_mean, running_std, running_var;  // float [c]; running_var = std^2 - eps
 };
 

@@ -10,8 +10,8 @@ namespace {
 std::unique_ptr<Native> native_if_supported(const Data& data) {
   try {
     auto native = std::make_unique<Native>(data);
-    native->backward(false);
-    native->inference(false);
+    native->backward(Ending::kNone);
+    native->inference(Ending::kNone);
     return native;
   } catch (const c10::Error&) {
     return nullptr;
@@ -52,17 +52,20 @@ void Field::copy() const {
 
 std::vector<Competitor> Field::forward() {
   std::vector<Competitor> list = {
-      {kOurs, [this] { ours.forward(Activation::kNone); }},
-      {kOursRelu, [this] { ours.forward(Activation::kRelu); }},
+      {kOurs, [this] { ours.forward(Ending::kNone); }},
+      {kOursRelu, [this] { ours.forward(Ending::kRelu); }},
+      {kOursAddRelu, [this] { ours.forward(Ending::kAddRelu); }},
+      {kOursSeparately, [this] { ours.forward_separately(); }},
       {kOursInto, [this] { ours_into.forward(Activation::kNone); }},
       {kOursIntoRelu, [this] { ours_into.forward(Activation::kRelu); }},
-      {kOursGroups, [this] { ours.forward(Activation::kNone, kGroupSize); }},
-      {kOursBf16, [this] { ours_bf16.forward(Activation::kNone); }},
-      {kNative, [this] { native.forward(false); }},
-      {kNativeRelu, [this] { native.forward(true); }},
+      {kOursGroups, [this] { ours.forward(Ending::kNone, kGroupSize); }},
+      {kOursBf16, [this] { ours_bf16.forward(Ending::kNone); }},
+      {kNative, [this] { native.forward(Ending::kNone); }},
+      {kNativeRelu, [this] { native.forward(Ending::kRelu); }},
+      {kNativeAddRelu, [this] { native.forward(Ending::kAddRelu); }},
       {kTensorOps, [this] { tensor_ops.forward(); }},
   };
-  if (native_bf16) list.push_back({kNativeBf16, [this] { native_bf16->forward(false); }});
+  if (native_bf16) list.push_back({kNativeBf16, [this] { native_bf16->forward(Ending::kNone); }});
   if (onednn) list.push_back({kOneDnn, [this] { onednn->forward(); }});
   if (onednn_blocked) list.push_back({kOneDnnBlocked, [this] { onednn_blocked->forward(); }});
   return list;
@@ -70,16 +73,19 @@ std::vector<Competitor> Field::forward() {
 
 std::vector<Competitor> Field::backward() {
   std::vector<Competitor> list = {
-      {kOurs, [this] { ours.backward(Activation::kNone); }},
-      {kOursRelu, [this] { ours.backward(Activation::kRelu); }},
+      {kOurs, [this] { ours.backward(Ending::kNone); }},
+      {kOursRelu, [this] { ours.backward(Ending::kRelu); }},
+      {kOursAddRelu, [this] { ours.backward(Ending::kAddRelu); }},
+      {kOursSeparately, [this] { ours.backward_separately(); }},
       {kOursInto, [this] { ours_into.backward(Activation::kNone); }},
       {kOursIntoRelu, [this] { ours_into.backward(Activation::kRelu); }},
-      {kOursBf16, [this] { ours_bf16.backward(Activation::kNone); }},
-      {kNative, [this] { native.backward(false); }},
-      {kNativeRelu, [this] { native.backward(true); }},
+      {kOursBf16, [this] { ours_bf16.backward(Ending::kNone); }},
+      {kNative, [this] { native.backward(Ending::kNone); }},
+      {kNativeRelu, [this] { native.backward(Ending::kRelu); }},
+      {kNativeAddRelu, [this] { native.backward(Ending::kAddRelu); }},
       {kTensorOps, [this] { tensor_ops.backward(); }},
   };
-  if (native_bf16) list.push_back({kNativeBf16, [this] { native_bf16->backward(false); }});
+  if (native_bf16) list.push_back({kNativeBf16, [this] { native_bf16->backward(Ending::kNone); }});
   if (onednn) list.push_back({kOneDnn, [this] { onednn->backward(); }});
   if (onednn_blocked) list.push_back({kOneDnnBlocked, [this] { onednn_blocked->backward(); }});
   return list;
@@ -87,16 +93,19 @@ std::vector<Competitor> Field::backward() {
 
 std::vector<Competitor> Field::inference() {
   std::vector<Competitor> list = {
-      {kOurs, [this] { ours.inference(Activation::kNone); }},
-      {kOursRelu, [this] { ours.inference(Activation::kRelu); }},
+      {kOurs, [this] { ours.inference(Ending::kNone); }},
+      {kOursRelu, [this] { ours.inference(Ending::kRelu); }},
+      {kOursAddRelu, [this] { ours.inference(Ending::kAddRelu); }},
+      {kOursSeparately, [this] { ours.inference_separately(); }},
       {kOursInto, [this] { ours_into.inference(Activation::kNone); }},
       {kOursIntoRelu, [this] { ours_into.inference(Activation::kRelu); }},
-      {kOursBf16, [this] { ours_bf16.inference(Activation::kNone); }},
-      {kNative, [this] { native.inference(false); }},
-      {kNativeRelu, [this] { native.inference(true); }},
+      {kOursBf16, [this] { ours_bf16.inference(Ending::kNone); }},
+      {kNative, [this] { native.inference(Ending::kNone); }},
+      {kNativeRelu, [this] { native.inference(Ending::kRelu); }},
+      {kNativeAddRelu, [this] { native.inference(Ending::kAddRelu); }},
       {kTensorOps, [this] { tensor_ops.inference(); }},
   };
-  if (native_bf16) list.push_back({kNativeBf16, [this] { native_bf16->inference(false); }});
+  if (native_bf16) list.push_back({kNativeBf16, [this] { native_bf16->inference(Ending::kNone); }});
   if (onednn) list.push_back({kOneDnn, [this] { onednn->inference(); }});
   if (onednn_blocked) list.push_back({kOneDnnBlocked, [this] { onednn_blocked->inference(); }});
   return list;

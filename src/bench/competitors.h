@@ -15,8 +15,10 @@ namespace renorm::bench {
 
 // Names of competitors, also their keys in the JSON.
 inline constexpr const char* kCopy = "copy";
-inline constexpr const char* kOurs = "ours";           // as shipped
-inline constexpr const char* kOursRelu = "ours_relu";  // the same with fused ReLU
+inline constexpr const char* kOurs = "ours";                  // as shipped
+inline constexpr const char* kOursRelu = "ours_relu";         // the same with fused ReLU
+inline constexpr const char* kOursAddRelu = "ours_add_relu";  // with fused addition and ReLU
+inline constexpr const char* kOursSeparately = "ours_add_relu_separately";
 inline constexpr const char* kOursInto = "ours_into";  // into preallocated memory
 inline constexpr const char* kOursIntoRelu = "ours_into_relu";
 inline constexpr const char* kOursGroups = "ours_groups_of_4";
@@ -25,6 +27,7 @@ inline constexpr const char* kOursOneThread = "ours_one_thread";
 inline constexpr const char* kOursIntoOneThread = "ours_into_one_thread";
 inline constexpr const char* kNative = "native";
 inline constexpr const char* kNativeRelu = "native_relu";
+inline constexpr const char* kNativeAddRelu = "native_add_relu";
 inline constexpr const char* kNativeBf16 = "native_bf16";
 inline constexpr const char* kOneDnn = "onednn";  // into preallocated memory
 inline constexpr const char* kOneDnnBlocked = "onednn_blocked";

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/kernels.h"
-#include "ops/batch_renorm.h"
 
 namespace renorm::bench {
 namespace {
@@ -27,44 +26,52 @@ kernels::Shape kernel_shape(const Case& shape_and_layout) {
 }  // namespace
 
 Ours::Ours(const Data& data, double r_max, double d_max) : data_(data), r_max_(r_max), d_max_(d_max) {
-  saved_ = forward(Activation::kNone);
+  saved_ = forward(Ending::kNone);
+  added_output_ = forward_separately();
 }
 
-ops::BatchRenormArguments Ours::arguments(Activation activation, int64_t group_size) const {
+ops::BatchRenormArguments Ours::arguments(Ending ending, int64_t group_size) const {
   ops::BatchRenormArguments arguments;
   arguments.eps = kEps;
   arguments.r_max = r_max_;
   arguments.d_max = d_max_;
   arguments.group_size = group_size;
-  arguments.activation = activation;
+  arguments.activation = ending == Ending::kNone ? Activation::kNone : Activation::kRelu;
+  if (ending == Ending::kAddRelu) arguments.residual = data_.residual;
   return arguments;
 }
 
-ops::BatchRenormResult Ours::forward(Activation activation, int64_t group_size) const {
+ops::BatchRenormResult Ours::forward(Ending ending, int64_t group_size) const {
   return ops::batch_renorm(data_.x, data_.weight, data_.bias, data_.running_mean, data_.running_std,
-                           arguments(activation, group_size));
+                           arguments(ending, group_size));
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Activation activation) const {
-  return ops::call_batch_renorm_backward({data_.dy,
-                                          data_.x,
-                                          data_.weight,
-                                          data_.bias,
-                                          saved_.batch_mean,
-                                          saved_.batch_mean_low,
-                                          saved_.batch_std,
-                                          saved_.r,
-                                          saved_.d,
-                                          /*group_size=*/0,
-                                          Grouping::kContiguous,
-                                          activation,
-                                          /*frozen=*/false,
-                                          {true, true, true}});
+std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Ending ending) const {
+  ops::BatchRenormGradients gradients = ops::batch_renorm_backward(
+      data_.dy, data_.x, data_.weight, data_.bias, saved_, arguments(ending, /*group_size=*/0));
+  return {std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias)};
 }
 
-at::Tensor Ours::inference(Activation activation) const {
+at::Tensor Ours::inference(Ending ending) const {
+  const ops::BatchRenormArguments given = arguments(ending, /*group_size=*/0);
   return ops::batch_renorm_inference(data_.x, data_.weight, data_.bias, data_.running_mean, data_.running_std,
-                                     activation);
+                                     given.activation, given.residual);
+}
+
+at::Tensor Ours::forward_separately() const {
+  at::Tensor y = forward(Ending::kNone).output;
+  return y.add_(data_.residual).relu_();
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward_separately() const {
+  const at::Tensor dy = at::threshold_backward(data_.dy, added_output_, 0);
+  ops::BatchRenormGradients gradients = ops::batch_renorm_backward(
+      dy, data_.x, data_.weight, data_.bias, saved_, arguments(Ending::kNone, /*group_size=*/0));
+  return {std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias)};
+}
+
+at::Tensor Ours::inference_separately() const {
+  return inference(Ending::kNone).add_(data_.residual).relu_();
 }
 
 OursInto::OursInto(const Case& shape_and_layout, const Data& data)

@@ -15,17 +15,23 @@ class Ours {
  public:
   explicit Ours(const Data& data, double r_max = kRMax, double d_max = kDMax);
 
-  ops::BatchRenormResult forward(Activation activation, int64_t group_size = 0) const;
-  // dx, dweight, dbias.
-  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(Activation activation) const;
-  at::Tensor inference(Activation activation) const;
+  ops::BatchRenormResult forward(Ending ending, int64_t group_size = 0) const;
+  // dx, dweight, dbias; with kAddRelu also the gradient of the residual, which is not returned.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(Ending ending) const;
+  at::Tensor inference(Ending ending) const;
+
+  // kAddRelu by a norm, an addition and a ReLU as separate calls.
+  at::Tensor forward_separately() const;
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward_separately() const;
+  at::Tensor inference_separately() const;
 
  private:
-  ops::BatchRenormArguments arguments(Activation activation, int64_t group_size) const;
+  ops::BatchRenormArguments arguments(Ending ending, int64_t group_size) const;
 
   Data data_;
   double r_max_, d_max_;
   ops::BatchRenormResult saved_;
+  at::Tensor added_output_;  // relu(norm(x) + residual)
 };
 
 // Preallocated, float only.

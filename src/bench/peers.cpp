@@ -17,6 +17,19 @@ at::Tensor per_channel(const at::Tensor& value, const at::Tensor& like) {
   return value.view(sizes);
 }
 
+// The ReLU alone into new memory, as torch::relu does; after an addition in place, as torchvision's nets do.
+at::Tensor ended(const at::Tensor& y, Ending ending, const at::Tensor& residual) {
+  switch (ending) {
+    case Ending::kRelu:
+      return at::relu(y);
+    case Ending::kAddRelu:
+      return at::Tensor(y).add_(residual).relu_();
+    case Ending::kNone:
+      break;
+  }
+  return y;
+}
+
 class TensorOpsNormImpl : public torch::nn::Module {
  public:
   TensorOpsNormImpl(int64_t channels, double eps, double momentum, double r_max, double d_max,
@@ -63,26 +76,30 @@ class TensorOpsNormImpl : public torch::nn::Module {
 Native::Native(const Data& data) : data_(data) {
   auto result = at::native_batch_norm(data_.x, data_.weight, data_.bias, {}, {}, true, kUnusedMomentum, kEps);
   relu_output_ = at::relu(std::get<0>(result));
+  added_output_ = ended(std::get<0>(result), Ending::kAddRelu, data_.residual);
   saved_mean_ = std::get<1>(result);
   saved_inv_std_ = std::get<2>(result);
 }
 
-at::Tensor Native::forward(bool relu) const {
-  at::Tensor y = std::get<0>(
+at::Tensor Native::forward(Ending ending) const {
+  const at::Tensor y = std::get<0>(
       at::native_batch_norm(data_.x, data_.weight, data_.bias, {}, {}, true, kUnusedMomentum, kEps));
-  return relu ? at::relu(y) : y;
+  return ended(y, ending, data_.residual);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> Native::backward(bool relu) const {
-  const at::Tensor dy = relu ? at::threshold_backward(data_.dy, relu_output_, 0) : data_.dy;
+std::tuple<at::Tensor, at::Tensor, at::Tensor> Native::backward(Ending ending) const {
+  at::Tensor dy = data_.dy;
+  if (ending == Ending::kRelu) dy = at::threshold_backward(dy, relu_output_, 0);
+  if (ending == Ending::kAddRelu) dy = at::threshold_backward(dy, added_output_, 0);
   return at::native_batch_norm_backward(dy, data_.x, data_.weight, {}, {}, saved_mean_, saved_inv_std_, true,
                                         kEps, {true, true, true});
 }
 
-at::Tensor Native::inference(bool relu) const {
-  at::Tensor y = std::get<0>(at::native_batch_norm(data_.x, data_.weight, data_.bias, data_.running_mean,
-                                                   data_.running_var, false, kUnusedMomentum, kEps));
-  return relu ? at::relu(y) : y;
+at::Tensor Native::inference(Ending ending) const {
+  const at::Tensor y =
+      std::get<0>(at::native_batch_norm(data_.x, data_.weight, data_.bias, data_.running_mean,
+                                        data_.running_var, false, kUnusedMomentum, kEps));
+  return ended(y, ending, data_.residual);
 }
 
 TensorOps::TensorOps(const Data& data) : data_(data) {

@@ -10,20 +10,20 @@
 
 namespace renorm::bench {
 
-// LibTorch's batchnorm, called as LibTorch's layers call it, with or without a following ReLU.
+// LibTorch's batchnorm, called as LibTorch's layers call it, and what follows as separate calls.
 class Native {
  public:
   explicit Native(const Data& data);
 
   // The averages are not passed, because our operator does not update them either.
-  at::Tensor forward(bool relu) const;
+  at::Tensor forward(Ending ending) const;
   // dx, dweight, dbias.
-  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(bool relu) const;
-  at::Tensor inference(bool relu) const;
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(Ending ending) const;
+  at::Tensor inference(Ending ending) const;
 
  private:
   Data data_;
-  at::Tensor relu_output_, saved_mean_, saved_inv_std_;
+  at::Tensor relu_output_, added_output_, saved_mean_, saved_inv_std_;
 };
 
 // Batch Renorm written in tensor operations and differentiated by autograd.

@@ -36,6 +36,11 @@ const char* clock_of(const Results& results) {
   return results.threads == 1 ? "CPU time of the process" : "wall time";
 }
 
+const char* malloc_of(const Results& results) {
+  return results.fresh_memory ? "glibc's defaults: freed blocks above 32 MB go back to the system"
+                              : "freed memory is kept (M_MMAP_MAX 0, no trimming)";
+}
+
 // Best time of `numerator` / best time of `denominator`. Peer / ours: above 1 we are faster.
 struct Ratio {
   const char* key;  // in the JSON
@@ -47,6 +52,8 @@ struct Ratio {
 constexpr Ratio kRatios[] = {
     {"native", kNative, kOurs},
     {"native_relu", kNativeRelu, kOursRelu},
+    {"native_add_relu", kNativeAddRelu, kOursAddRelu},
+    {"add_relu_separately", kOursSeparately, kOursAddRelu},
     {"onednn", kOneDnn, kOursInto},
     {"onednn_blocked", kOneDnnBlocked, kOursInto},
     {"onednn_vs_shipped", kOneDnn, kOurs},
@@ -68,26 +75,30 @@ const Ratio& ratio_named(const std::string& key) {
   throw std::logic_error("unknown ratio " + key);
 }
 
+// A statistic of a figure: &Figure::best or &Figure::median.
+using Statistic = double Figure::*;
+
 // Empty if one of the two was not measured.
-std::optional<double> value_of(const CaseResult& result, Pass pass, const Ratio& ratio) {
+std::optional<double> value_of(const CaseResult& result, Pass pass, const Ratio& ratio,
+                               Statistic statistic = &Figure::best) {
   const Figures& figures = result.passes.at(pass);
   const auto numerator = figures.find(ratio.numerator);
   const auto denominator = figures.find(ratio.denominator);
   if (numerator == figures.end() || denominator == figures.end()) return std::nullopt;
-  return numerator->second.best / denominator->second.best;
+  return numerator->second.*statistic / denominator->second.*statistic;
 }
 
 enum class Which { kAll, kLarge };
 
 // The geometric mean over the cases of a layout; empty if there is no figure.
 std::optional<double> mean_of(const Results& results, Layout layout, Pass pass, const Ratio& ratio,
-                              Which which) {
+                              Which which, Statistic statistic = &Figure::best) {
   double log_sum = 0.0;
   int count = 0;
   for (const CaseResult& result : results.cases) {
     if (result.shape_and_layout.layout != layout) continue;
     if (which == Which::kLarge && !result.shape_and_layout.large()) continue;
-    const std::optional<double> value = value_of(result, pass, ratio);
+    const std::optional<double> value = value_of(result, pass, ratio, statistic);
     if (!value) continue;
     log_sum += std::log(*value);
     ++count;
@@ -102,10 +113,10 @@ struct Column {
 };
 
 constexpr Column kColumns[] = {
-    {{"x copy", "into"}, "copy_multiple"},    {{"x copy", "shipped"}, "copy_multiple_shipped"},
-    {{"native", "/ ours"}, "native"},         {{"+ReLU", "/ ours"}, "native_relu"},
-    {{"oneDNN", "/ ours"}, "onednn"},         {{"blocked", "/ ours"}, "onednn_blocked"},
-    {{"tensor ops", "/ ours"}, "tensor_ops"},
+    {{"x copy", "into"}, "copy_multiple"},     {{"x copy", "shipped"}, "copy_multiple_shipped"},
+    {{"native", "/ ours"}, "native"},          {{"+ReLU", "/ ours"}, "native_relu"},
+    {{"+add", "+ReLU"}, "native_add_relu"},    {{"oneDNN", "/ ours"}, "onednn"},
+    {{"blocked", "/ ours"}, "onednn_blocked"}, {{"tensor ops", "/ ours"}, "tensor_ops"},
 };
 
 std::string number(std::optional<double> value) {
@@ -119,14 +130,15 @@ Row row_of(const CaseResult& result, Pass pass) {
   const Figures& figures = result.passes.at(pass);
   Row row = {result.shape_and_layout.shape_name(), fmt::format("{:.1f}", result.shape_and_layout.megabytes()),
              fmt::format("{:.3f}", figures.at(kCopy).best * 1e3),
-             fmt::format("{:.3f}", figures.at(kOurs).best * 1e3)};
+             fmt::format("{:.3f}", figures.at(kOurs).best * 1e3),
+             fmt::format("{:.3f}", figures.at(kOurs).median * 1e3)};
   for (const Column& column : kColumns)
     row.push_back(number(value_of(result, pass, ratio_named(column.key))));
   return row;
 }
 
 std::string table_of(const Results& results, Layout layout, Pass pass) {
-  std::vector<Row> rows = {{"", "", "copy", "ours"}, {"shape", "MB", "ms", "ms"}};
+  std::vector<Row> rows = {{"", "", "copy", "ours", "ours"}, {"shape", "MB", "ms", "ms", "median"}};
   for (const Column& column : kColumns) {
     for (size_t line : {0, 1}) rows[line].emplace_back(column.titles[line]);
   }
@@ -136,7 +148,7 @@ std::string table_of(const Results& results, Layout layout, Pass pass) {
   }
   if (rows.size() == head) return "";
   if (rows.size() > head + 1) {
-    rows.push_back({"geometric mean", "", "", ""});
+    rows.push_back({"geometric mean", "", "", "", ""});
     for (const Column& column : kColumns) {
       rows.back().push_back(number(mean_of(results, layout, pass, ratio_named(column.key), Which::kAll)));
     }
@@ -150,8 +162,9 @@ std::string notes(const Results& results) {
       "\nBest of all samples, {}; all competitors take turns in one run.\n"
       "x copy: our time / time of a non-temporal copy, `into` preallocated memory or as `shipped`\n"
       "with allocation. / ours: above 1 we are faster. native and tensor ops allocate and are\n"
-      "compared with ours as shipped, +ReLU with our fused ReLU; oneDNN writes into preallocated\n"
-      "memory and is compared with ours doing the same. {}\n",
+      "compared with ours as shipped, +ReLU with our fused ReLU, +add +ReLU (the end of a residual\n"
+      "block) with our fused addition and ReLU; oneDNN writes into preallocated memory and is\n"
+      "compared with ours doing the same. {}\n",
       clock_of(results),
       results.fresh_memory ? "Freed memory goes back to the system,\nso allocation includes page faults."
                            : "Freed memory is kept for the next\ncall of every competitor "
@@ -162,12 +175,12 @@ std::string notes(const Results& results) {
   return text;
 }
 
-Json means(const Results& results, Which which) {
+Json means(const Results& results, Which which, Statistic statistic = &Figure::best) {
   Json json = Json::object();
   for (const Layout layout : kLayouts) {
     for (const Pass pass : kPasses) {
       for (const Ratio& ratio : kRatios) {
-        const auto mean = mean_of(results, layout, pass, ratio, which);
+        const auto mean = mean_of(results, layout, pass, ratio, which, statistic);
         if (mean) json[name_of(layout)][name_of(pass)][ratio.key] = *mean;
       }
     }
@@ -206,9 +219,10 @@ Machine this_machine() {
 
 std::string to_table(const Results& results) {
   const Machine& machine = results.machine;
-  std::string text = fmt::format("{}, {} CPUs, SIMD target {}, LibTorch {}{}\n", machine.cpu, machine.cpus,
-                                 machine.simd_target, machine.libtorch,
-                                 machine.onednn.empty() ? "" : ", oneDNN " + machine.onednn);
+  std::string text =
+      fmt::format("{}, {} CPUs, SIMD target {}, LibTorch {}{}\nmalloc: {}\n", machine.cpu, machine.cpus,
+                  machine.simd_target, machine.libtorch,
+                  machine.onednn.empty() ? "" : ", oneDNN " + machine.onednn, malloc_of(results));
   for (const Layout layout : kLayouts) {
     for (const Pass pass : kPasses) text += table_of(results, layout, pass);
   }
@@ -229,9 +243,11 @@ std::string to_json(const Results& results) {
   json["threads"] = results.threads;
   json["quick"] = results.quick;
   json["fresh_memory"] = results.fresh_memory;
+  json["malloc"] = malloc_of(results);
   json["clock"] = clock_of(results);
   json["figure"] = "best of all samples; peer time / our time unless the key names another ratio";
   json["geomean"] = means(results, Which::kAll);
+  json["geomean_of_medians"] = means(results, Which::kAll, &Figure::median);
   json["large"] = means(results, Which::kLarge);
   json["cases"] = cases_json(results);
   return json.dump(2) + "\n";

@@ -68,40 +68,42 @@ void expect_equal(const Comparison& comparison, const std::string& who, const Gr
 void verify_against_native(const Comparison& comparison, const std::string& who, const Data& data,
                            const Native& native, const Tolerance& plain, const Tolerance& masked) {
   const Ours batch_norm(data, 1.0, 0.0);
-  for (const bool relu : {false, true}) {
-    const Activation activation = relu ? Activation::kRelu : Activation::kNone;
-    const std::string name = who + (relu ? " with ReLU" : "");
-    comparison.expect_equal(name + ", forward", batch_norm.forward(activation).output, native.forward(relu),
+  for (const auto& [ending, name] : {std::pair{Ending::kNone, who},
+                                     {Ending::kRelu, who + " with ReLU"},
+                                     {Ending::kAddRelu, who + " with addition and ReLU"}}) {
+    comparison.expect_equal(name + ", forward", batch_norm.forward(ending).output, native.forward(ending),
                             plain);
-    expect_equal(comparison, name, batch_norm.backward(activation), native.backward(relu),
-                 relu ? masked : plain);
-    comparison.expect_equal(name + ", inference", batch_norm.inference(activation), native.inference(relu),
+    expect_equal(comparison, name, batch_norm.backward(ending), native.backward(ending),
+                 ending == Ending::kNone ? plain : masked);
+    comparison.expect_equal(name + ", inference", batch_norm.inference(ending), native.inference(ending),
                             plain);
   }
 }
 
 void verify_preallocated(const Comparison& comparison, const Ours& ours, OursInto& into) {
-  for (const Activation activation : {Activation::kRelu, Activation::kNone}) {
+  for (const auto& [activation, ending] :
+       {std::pair{Activation::kRelu, Ending::kRelu}, {Activation::kNone, Ending::kNone}}) {
     into.forward(activation);
     comparison.expect_equal("ours shipped and preallocated, forward", into.output,
-                            ours.forward(activation).output, kFloat);
+                            ours.forward(ending).output, kFloat);
     into.backward(activation);
     expect_equal(comparison, "ours shipped and preallocated", {into.input_gradient, into.dweight, into.dbias},
-                 ours.backward(activation), kFloat);
+                 ours.backward(ending), kFloat);
     into.inference(activation);
-    comparison.expect_equal("ours shipped and preallocated, inference", into.output,
-                            ours.inference(activation), kFloat);
+    comparison.expect_equal("ours shipped and preallocated, inference", into.output, ours.inference(ending),
+                            kFloat);
   }
 }
 
 void verify_onednn(const Comparison& comparison, const std::string& who, OneDnn& onednn,
                    const Native& native) {
   onednn.inference();
-  comparison.expect_equal(who + ", inference", onednn.output(), native.inference(false), kFloat);
+  comparison.expect_equal(who + ", inference", onednn.output(), native.inference(Ending::kNone), kFloat);
   onednn.forward();
-  comparison.expect_equal(who + ", forward", onednn.output(), native.forward(false), kFloat);
+  comparison.expect_equal(who + ", forward", onednn.output(), native.forward(Ending::kNone), kFloat);
   onednn.backward();
-  comparison.expect_equal(who + ", dx", onednn.input_gradient(), std::get<0>(native.backward(false)), kFloat);
+  comparison.expect_equal(who + ", dx", onednn.input_gradient(), std::get<0>(native.backward(Ending::kNone)),
+                          kFloat);
 }
 
 }  // namespace
@@ -109,12 +111,16 @@ void verify_onednn(const Comparison& comparison, const std::string& who, OneDnn&
 void verify(Field& field) {
   const Comparison comparison(field.shape_and_layout);
   verify_against_native(comparison, "ours and native", field.data, field.native, kFloat, kFloatMasked);
-  comparison.expect_equal("ours and tensor operations, forward", field.ours.forward(Activation::kNone).output,
+  comparison.expect_equal("ours and tensor operations, forward", field.ours.forward(Ending::kNone).output,
                           field.tensor_ops.forward(), kFloat);
-  expect_equal(comparison, "ours and tensor operations", field.ours.backward(Activation::kNone),
+  expect_equal(comparison, "ours and tensor operations", field.ours.backward(Ending::kNone),
                field.tensor_ops.backward(), kFloat);
-  comparison.expect_equal("ours and tensor operations, inference", field.ours.inference(Activation::kNone),
+  comparison.expect_equal("ours and tensor operations, inference", field.ours.inference(Ending::kNone),
                           field.tensor_ops.inference(), kFloat);
+  comparison.expect_equal("ours fused and separately, forward", field.ours.forward(Ending::kAddRelu).output,
+                          field.ours.forward_separately(), kFloat);
+  expect_equal(comparison, "ours fused and separately", field.ours.backward(Ending::kAddRelu),
+               field.ours.backward_separately(), kFloatMasked);
   verify_preallocated(comparison, field.ours, field.ours_into);
   if (field.onednn) verify_onednn(comparison, "oneDNN and native", *field.onednn, field.native);
   if (field.onednn_blocked) {

@@ -1,19 +1,24 @@
 // renorm bench layer: the speed of our layer and its peers on this machine.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <malloc.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "bench/cases.h"
 #include "bench/competitors.h"
 #include "bench/results.h"
 #include "bench/verify.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "kernels/kernels.h"
 
 namespace renorm::cli {
 namespace {
@@ -23,6 +28,7 @@ struct BenchLayerOptions {
   bool fresh_memory = false;
   int threads = 1;
   std::string shapes;
+  std::string simd;
   std::string json;
 };
 
@@ -58,11 +64,22 @@ bench::CaseResult measure_case(const bench::Case& shape_and_layout, const BenchL
   return result;
 }
 
+// From here on all kernels run on the named instruction set.
+void force_simd(const std::string& target) {
+  const std::vector<std::string> targets = kernels::runnable_simd_targets();
+  if (std::find(targets.begin(), targets.end(), target) == targets.end()) {
+    throw UsageError(
+        fmt::format("--simd must be one of {}, got '{}'", fmt::join(targets, ", "), printable(target)));
+  }
+  kernels::force_simd_target(target);
+}
+
 void run(const BenchLayerOptions& flags) {
   if (flags.threads < 1 || flags.threads > kMaxThreads) {
     throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMaxThreads, flags.threads));
   }
   if (!flags.json.empty()) check_writable(flags.json);
+  if (!flags.simd.empty()) force_simd(flags.simd);
   const std::vector<bench::Case> cases =
       flags.shapes.empty() ? bench::standard_cases(flags.quick) : bench::parse_cases(flags.shapes);
   if (!flags.fresh_memory) keep_freed_memory();
@@ -94,6 +111,9 @@ Command add_bench_layer(CLI::App& bench) {
   app->add_option("--shapes", options->shapes,
                   "other shapes: NxCxHxW (as nchw and nhwc) or NxC (dense), separated by commas")
       ->type_name("LIST");
+  app->add_option("--simd", options->simd,
+                  "run our kernels on this instruction set, such as AVX2 [the best of this CPU]")
+      ->type_name("TARGET");
   app->add_option("--json", options->json, "also write all figures to this file")->type_name("FILE");
   return {app, [options] { run(*options); }};
 }

@@ -71,7 +71,7 @@ prints layer
 prints step
 flags
 quietly 0 bench layer --help
-flags --quick --fresh-memory --threads --shapes --json
+flags --quick --fresh-memory --threads --shapes --simd --json
 quietly 0 bench step --help
 flags --model --data --memory-format --norms --minibatch --workers --threads --steps --json
 quietly 0 reproduce --help
@@ -121,6 +121,8 @@ quietly 2 bench step --steps
 complains "--steps needs a value"
 quietly 2 bench layer --threads 0
 complains "--threads must be"
+quietly 2 bench layer --simd MMX
+complains "--simd must be one of"
 quietly 2 bench layer --shapes 32xmany
 complains "32xmany"
 quietly 2 bench layer --shapes 32x8x8
@@ -234,14 +236,18 @@ for layout in json.load(open(sys.argv[1]))["layouts"].values():
             assert math.isfinite(norm[figure]) and norm[figure] > 0, (figure, norm[figure])
     assert layout["norms"]["native"]["over_native"] == 1.0
 EOF
-quietly 0 bench layer --quick --shapes 32x64,8x16x6x6 --json "$work/figures.json"
+oldest=$("$renorm" doctor | sed -n 's/.*compiled for this CPU: //p' | awk '{ print $NF }')
+quietly 0 bench layer --quick --simd "$oldest" --shapes 32x64,8x16x6x6 --json "$work/figures.json"
+prints "SIMD target $oldest"
+prints "malloc: freed memory is kept"
 prints "dense forward"
 prints "nhwc backward"
 python3 - "$work/figures.json" <<'EOF' || fail "the JSON of bench layer lacks something"
 import json, math, sys
 figures = json.load(open(sys.argv[1]))
 with_onednn = bool(figures["machine"]["onednn"])
-ratios = ["native", "native_relu", "tensor_ops", "copy_multiple", "copy_multiple_shipped"]
+assert figures["malloc"].startswith("freed memory is kept") and figures["geomean_of_medians"]["nchw"]["forward"]["native"] > 0
+ratios = ["native", "native_relu", "native_add_relu", "add_relu_separately", "tensor_ops", "copy_multiple", "copy_multiple_shipped"]
 for layout in ["nchw", "nhwc", "dense"]:
     for part in ["forward", "backward", "inference"]:
         wanted = ratios + (["onednn"] if with_onednn else [])
