@@ -3,6 +3,8 @@
 #include <ATen/Functions.h>
 #include <torch/nn/init.h>
 
+#include <typeinfo>
+
 namespace renorm::models {
 
 ConvShape rectangle(int64_t in, int64_t out, std::array<int64_t, 2> kernel, int64_t stride) {
@@ -24,12 +26,26 @@ ConvNormImpl::ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Ac
   torch::nn::init::kaiming_normal_(conv->weight, /*a=*/0.0, torch::kFanIn, torch::kReLU);
 }
 
-torch::Tensor ConvNormImpl::forward(const torch::Tensor& x) {
+torch::Tensor ConvNormImpl::convolve(const torch::Tensor& x) {
   const auto rounded = [&x](const torch::Tensor& tensor) {
     return tensor.defined() ? tensor.to(x.scalar_type()) : tensor;
   };
-  return norm.forward(torch::conv2d(x, rounded(conv->weight), rounded(conv->bias), shape_.stride,
-                                    {shape_.padding[0], shape_.padding[1]}));
+  return torch::conv2d(x, rounded(conv->weight), rounded(conv->bias), shape_.stride,
+                       {shape_.padding[0], shape_.padding[1]});
+}
+
+torch::Tensor ConvNormImpl::forward(const torch::Tensor& x) { return norm.forward(convolve(x)); }
+
+torch::Tensor ConvNormImpl::forward_residual(const torch::Tensor& x, const torch::Tensor& residual) {
+  torch::Tensor y = convolve(x);
+  torch::nn::Module& module = *norm.ptr();
+  if (typeid(module) == typeid(BatchRenorm2dImpl)) {
+    return dynamic_cast<BatchRenorm2dImpl&>(module).forward_residual(y, residual, Activation::kRelu);
+  }
+  // In place: a norm's backward needs its input, not its output.
+  y = norm.forward(y);
+  y += residual;
+  return y.relu_();
 }
 
 torch::Tensor global_average(const torch::Tensor& x) { return x.mean({2, 3}, /*keepdim=*/true); }

@@ -33,11 +33,16 @@ class ConvNormImpl : public torch::nn::Module {
  public:
   ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Activation activation = Activation::kRelu);
   torch::Tensor forward(const torch::Tensor& x);
+  // relu(norm(conv(x)) + residual) for a unit without activation. Batch Renorm computes it in one pass; other
+  // norms, also subclasses of it, are called by their forward.
+  torch::Tensor forward_residual(const torch::Tensor& x, const torch::Tensor& residual);
 
   torch::nn::Conv2d conv{nullptr};
   torch::nn::AnyModule norm;
 
  private:
+  torch::Tensor convolve(const torch::Tensor& x);
+
   ConvShape shape_;
 };
 TORCH_MODULE(ConvNorm);

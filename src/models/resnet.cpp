@@ -35,10 +35,8 @@ ResidualImpl::ResidualImpl(const std::vector<ConvShape>& body, const MakeNorm& m
 
 torch::Tensor ResidualImpl::forward(const torch::Tensor& x) {
   torch::Tensor y = x;
-  for (ConvNorm& conv : body_) y = conv->forward(y);
-  // In place: a norm's backward needs its input, not its output.
-  y += shortcut_.is_empty() ? x : shortcut_->forward(x);
-  return y.relu_();
+  for (size_t i = 0; i + 1 < body_.size(); ++i) y = body_[i]->forward(y);
+  return body_.back()->forward_residual(y, shortcut_.is_empty() ? x : shortcut_->forward(x));
 }
 
 std::vector<ConvShape> basic_body(int64_t in, int64_t out, int64_t stride) {
