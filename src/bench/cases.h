@@ -13,7 +13,7 @@ namespace renorm::bench {
 
 enum class Layout { kNchw, kNhwc, kDense };
 enum class Pass { kForward, kBackward, kInference };
-// What follows the norm: nothing, a ReLU, or the end of a residual block, relu(norm(x) + residual).
+// The operations after the norm: none, a ReLU, or the end of a residual block, relu(norm(x) + residual).
 enum class Ending { kNone, kRelu, kAddRelu };
 
 inline constexpr Layout kLayouts[] = {Layout::kNchw, Layout::kNhwc, Layout::kDense};

@@ -215,7 +215,7 @@ void BatchRenormLayer::reset_running_stats() {
   forget_process_state();
 }
 
-// What is not saved with the module: collected statistics, telemetry, whether it has trained.
+// Collected statistics, telemetry and whether the layer has trained are not saved with the module.
 void BatchRenormLayer::forget_process_state() {
   *account_ = Account();
   has_trained_ = false;

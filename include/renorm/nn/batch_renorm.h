@@ -135,7 +135,7 @@ class RENORM_API BatchRenormLayer : public torch::nn::Module {
   torch::Tensor num_batches_tracked;  // int64
 
  protected:
-  // What a class of layers calls itself in errors and which input it accepts.
+  // The name of a class of layers in errors, and the input that it accepts.
   struct Kind {
     const char* name;  // "BatchRenorm2d"
     int64_t min_rank;
@@ -168,7 +168,7 @@ class RENORM_API BatchRenormLayer : public torch::nn::Module {
   struct RENORM_LOCAL Account;  // telemetry and the statistics collected for commit()
 
   BatchRenormOptions options_as_built() const;
-  // What follows the normalization.
+  // The operations after the normalization.
   struct Ending {
     Activation activation;
     torch::Tensor residual;  // may be undefined

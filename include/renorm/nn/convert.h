@@ -30,8 +30,8 @@ RENORM_API BatchRenorm3d from_batch_norm(const torch::nn::BatchNorm3d& norm,
                                          const ClipSchedule& clip = ClipSchedule::paper(),
                                          StepOrigin step = StepOrigin::kRestart);
 
-// What happens to a fused ReLU where the result has no place for one: kRefuse = an error; kDrop = the caller
-// applies a ReLU after the result.
+// The treatment of a fused ReLU where the result has none: kRefuse = an error; kDrop = the caller applies a
+// ReLU after the result.
 enum class FusedRelu { kRefuse, kDrop };
 
 // The reverse: running_var = running_std^2 - eps. A running_std below sqrt(eps) is an error, because

@@ -1,5 +1,5 @@
-// What follows the affine part of the output: residual and activation. Forward and backward share it, so that
-// the mask of the backward is that of the forward to the last bit.
+// The end of the output: residual and activation, after the affine part. Forward and backward share it, so
+// that the mask of the backward is that of the forward to the last bit.
 #if defined(RENORM_KERNELS_SIMD_ENDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RENORM_KERNELS_SIMD_ENDING_INL_H_
 #undef RENORM_KERNELS_SIMD_ENDING_INL_H_

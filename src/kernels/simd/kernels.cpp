@@ -196,8 +196,8 @@ void reduce_groups(const Backward<T>& problem, const simd::Sums& sums, int64_t s
   }
 }
 
-// What the loops expect: a residual only where ReLU's mask depends on it, and dresidual only together with
-// it. Returns the memory of a residual of zeros that problem refers to, or null.
+// Brings a problem into the form that the loops expect: a residual only where ReLU's mask depends on it, and
+// dresidual only together with it. Returns the memory of a residual of zeros that problem refers to, or null.
 template <typename T>
 std::unique_ptr<T[]> settle_residual(Backward<T>* problem, const ParallelFor& parallel_for) {
   if (problem->activation == Activation::kRelu) {
