@@ -113,10 +113,10 @@ struct Column {
 };
 
 constexpr Column kColumns[] = {
-    {{"x copy", "into"}, "copy_multiple"},     {{"x copy", "shipped"}, "copy_multiple_shipped"},
-    {{"native", "/ ours"}, "native"},          {{"+ReLU", "/ ours"}, "native_relu"},
-    {{"+add", "+ReLU"}, "native_add_relu"},    {{"oneDNN", "/ ours"}, "onednn"},
-    {{"blocked", "/ ours"}, "onednn_blocked"}, {{"tensor ops", "/ ours"}, "tensor_ops"},
+    {{"ours", "x copy"}, "copy_multiple"}, {{"native", "/ ours"}, "native"},
+    {{"+ReLU", "/ ours"}, "native_relu"},  {{"+add", "+ReLU"}, "native_add_relu"},
+    {{"oneDNN", "/ ours"}, "onednn"},      {{"blocked", "/ ours"}, "onednn_blocked"},
+    {{"tensor", "ops"}, "tensor_ops"},
 };
 
 std::string number(std::optional<double> value) {
@@ -160,14 +160,13 @@ std::string table_of(const Results& results, Layout layout, Pass pass) {
 std::string notes(const Results& results) {
   std::string text = fmt::format(
       "\nBest of all samples, {}; all competitors take turns in one run.\n"
-      "x copy: our time / time of a non-temporal copy, `into` preallocated memory or as `shipped`\n"
-      "with allocation. / ours: above 1 we are faster. native and tensor ops allocate and are\n"
-      "compared with ours as shipped, +ReLU with our fused ReLU, +add +ReLU (the end of a residual\n"
-      "block) with our fused addition and ReLU; oneDNN writes into preallocated memory and is\n"
-      "compared with ours doing the same. {}\n",
+      "x copy: our time into preallocated memory / time of a non-temporal copy. / ours: above 1 we\n"
+      "are faster. native and tensor ops allocate and are compared with ours as shipped, +ReLU with\n"
+      "our fused ReLU, +add +ReLU (the end of a residual block) with our fused addition and ReLU;\n"
+      "oneDNN writes into preallocated memory and is compared with ours doing the same.\n{}\n",
       clock_of(results),
-      results.fresh_memory ? "Freed memory goes back to the system,\nso allocation includes page faults."
-                           : "Freed memory is kept for the next\ncall of every competitor "
+      results.fresh_memory ? "Freed memory goes back to the system, so allocation includes page faults."
+                           : "Freed memory is kept for the next call of every competitor "
                              "(--fresh-memory changes that).");
   if (results.machine.onednn.empty()) {
     text += "This program was built without oneDNN, so its columns are empty.\n";
