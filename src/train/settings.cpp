@@ -91,7 +91,8 @@ Setting choice(std::string name, std::string group, Enum Config::*field, const s
     config.*field = parse_choice<Enum>(given);
   };
   const auto get = [field](const Config& config) { return name_of(config.*field); };
-  return {name, group, Setting::Type::kText, "NAME", fmt::format(help, choice_help<Enum>()), set, get};
+  const std::string text = fmt::format(fmt::runtime(help), choice_help<Enum>());
+  return {name, group, Setting::Type::kText, "NAME", text, set, get};
 }
 
 template <typename T>
