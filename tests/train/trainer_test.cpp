@@ -307,7 +307,8 @@ TEST(Trainer, NamesTheLayerWhoseStatisticsAreNotFiniteAndChangesNothing) {
   }
   const auto before = trainer.encode();
   const std::string message = message_of<NonFiniteError>([&] { trainer.step(); });
-  expect_parts(message, {"step 2: ", "norm", "channel", "not finite", "look for overflow"});
+  expect_parts(message, {"step 2: ", "norm", "channel"});
+  expect_parts(message, {"not finite", "look for overflow"});
   EXPECT_EQ(message.find("step"), message.rfind("step")) << "two numbers of steps in: " << message;
   EXPECT_EQ(trainer.encode(), before);
 }
