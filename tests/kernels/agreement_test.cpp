@@ -85,10 +85,53 @@ void expect_large_agreement(const std::vector<Large>& list) {
 TYPED_TEST(KernelAgreement, HoldsForOutputsBeyondTheCache) {
   std::vector<Large> list = {{Layout::kNcs, {8, 67, 8191}, 8, false},
                              {Layout::kNcs, {64, 1031, 67}, 16, true},
+                             {Layout::kNcs, {48, 2, 50021}, 48, true},
                              {Layout::kNsc, {8, 127, 4357}, 4, true},
                              {Layout::kNsc, {4201, 1024, 1}, 4201, false}};
   list.resize(static_cast<size_t>(case_count(static_cast<int64_t>(list.size()))));
   expect_large_agreement<TypeParam>(list);
+}
+
+// Groups of up to 16 rows are taken at once, the next larger ones in two passes.
+TYPED_TEST(KernelAgreement, HoldsForManySmallGroups) {
+  Random random(210);
+  for (const int64_t rows : {1, 2, 3, 4, 7, 8, 15, 16, 17}) {
+    for (const int64_t s : {1, 2, 3}) {
+      if (rows % s != 0) continue;
+      Case c;
+      c.layout = Layout::kNsc;
+      c.shape = {rows / s * random.integer(1, 40), random.pick(std::vector<int64_t>{1, 5, 16, 33, 530}), s};
+      c.groups = random.chance(0.5) ? kernels::contiguous_groups(c.shape.n, rows / s)
+                                    : kernels::strided_groups(c.shape.n, rows / s);
+      c.activation = random.chance(0.5) ? Activation::kRelu : Activation::kNone;
+      c.r_max = 1.5;
+      c.d_max = 0.5;
+      c.has_residual = random.chance(0.3);
+      c.misaligned = random.chance(0.5);
+      c.seed = random.bits();
+      ASSERT_TRUE(agrees<TypeParam>(c, in_pieces(3)));
+    }
+  }
+}
+
+// One channel or a few are divided along their rows.
+TYPED_TEST(KernelAgreement, HoldsForFewChannelsWithLongRows) {
+  Random random(220);
+  for (const kernels::Shape shape : {kernels::Shape{1, 1, 200003}, {6, 3, 50021}, {2, 8, 70001}}) {
+    for (const bool grouped : {false, true}) {
+      Case c;
+      c.layout = Layout::kNcs;
+      c.shape = shape;
+      const int64_t size = grouped && shape.n % 2 == 0 ? shape.n / 2 : shape.n;
+      c.groups = grouped ? kernels::strided_groups(shape.n, size) : kernels::contiguous_groups(shape.n, size);
+      c.activation = grouped ? Activation::kRelu : Activation::kNone;
+      c.mean_over_std = 30.0;
+      c.has_residual = random.chance(0.5);
+      c.misaligned = random.chance(0.5);
+      c.seed = random.bits();
+      ASSERT_TRUE(agrees<TypeParam>(c, in_pieces(7, Order::kReversed)));
+    }
+  }
 }
 
 // Restores the choice by CPU when a test ends, whatever its result.
@@ -109,8 +152,9 @@ TEST_F(KernelTargets, EachRunnableTargetAgrees) {
     ASSERT_NO_FATAL_FAILURE(expect_agreement<float>(case_count(kCasesPerTarget), 301));
     ASSERT_NO_FATAL_FAILURE(expect_agreement<double>(case_count(kCasesPerTarget), 302));
     ASSERT_NO_FATAL_FAILURE(expect_agreement<BFloat16>(case_count(kCasesPerTarget), 303));
-    ASSERT_NO_FATAL_FAILURE(expect_large_agreement<BFloat16>(
-        {{Layout::kNcs, {8, 67, 8191}, 8, false}, {Layout::kNsc, {4201, 1024, 1}, 4201, false}}));
+    ASSERT_NO_FATAL_FAILURE(expect_large_agreement<BFloat16>({{Layout::kNcs, {8, 67, 8191}, 8, false},
+                                                              {Layout::kNcs, {48, 2, 50021}, 24, true},
+                                                              {Layout::kNsc, {4201, 1024, 1}, 4201, false}}));
   }
   kernels::force_simd_target("");
   EXPECT_EQ(kernels::simd_target(), chosen);

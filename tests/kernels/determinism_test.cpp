@@ -94,7 +94,9 @@ std::vector<std::pair<Shape, Groups>> shapes() {
           {{3, 5, 4099}, contiguous_groups(3, 3)},    {{2, 3, 9001}, contiguous_groups(2, 1)},
           {{4, 513, 9}, contiguous_groups(4, 4)},     {{1009, 33, 1}, contiguous_groups(1009, 1009)},
           {{260, 31, 5}, contiguous_groups(260, 65)}, {{8, 1, 1}, contiguous_groups(8, 2)},
-          {{32, 96, 25}, contiguous_groups(32, 32)},  {{600, 7, 3}, strided_groups(600, 200)}};
+          {{32, 96, 25}, contiguous_groups(32, 32)},  {{600, 7, 3}, strided_groups(600, 200)},
+          {{3, 2, 70001}, contiguous_groups(3, 3)},   {{200, 530, 1}, contiguous_groups(200, 4)},
+          {{144, 33, 2}, strided_groups(144, 8)}};
 }
 
 template <typename T>

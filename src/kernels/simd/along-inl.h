@@ -58,7 +58,7 @@ HWY_INLINE void AlongRow(Op& op, int64_t c) {
   i = head;
   const int64_t line = std::max(lanes, Op::kLine);
   for (; i + line <= c; i += line) {
-    op.Prefetch(i, line);
+    op.Prefetch(i);
     for (int64_t k = 0; k < line; k += lanes) op.StreamStep(i + k);
   }
   for (; i + lanes <= c; i += lanes) op.Step(i);

@@ -30,9 +30,9 @@ struct GradientData {
   }
 };
 
-// sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. kRun: as in the
+// sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. `head` as in the
 // forward.
-template <typename T, Ending kEnding, int kRows, bool kFirst, bool kRun = false>
+template <typename T, Ending kEnding, int kRows, bool kFirst>
 HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
                         const simd::Affine<Stat<T>>& affine, Stat<T>* HWY_RESTRICT sum,
                         Stat<T>* HWY_RESTRICT products, int64_t head = 0) {
@@ -56,14 +56,8 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
     Store(a, sum + i);
     Store(b, products + i);
   };
-  [[maybe_unused]] const auto prefetch = [&](const T* p, int64_t i) HWY_ATTR {
-    for (int k = 0; k < kRows; ++k) {
-      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
-          reinterpret_cast<uintptr_t>(p) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
-    }
-  };
   int64_t i = 0;
-  for (; kRun && i < head; i += lanes) {
+  for (; i < head; i += lanes) {
     const int64_t n = std::min(lanes, head - i);
     step(
         i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
@@ -71,11 +65,6 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
   }
   i = head;
   for (; i + lanes <= c; i += lanes) {
-    if constexpr (!kRun) {
-      prefetch(data.x, i);
-      prefetch(data.dy, i);
-      if constexpr (kEnding == Ending::kResidual) prefetch(data.residual, i);
-    }
     step(
         i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
@@ -97,7 +86,8 @@ struct RowGradient {
   T* HWY_RESTRICT dresidual;
   simd::Affine<P> affine;
   simd::Gradient<P> gradient;
-  int64_t next = 0;  // as in the forward
+  int64_t next = 0;    // as in the forward
+  bool fetch = false;  // as in the forward
 
   template <class Load, class LoadParameter, class Put>
   HWY_INLINE void At(int64_t i, const Load& load, const LoadParameter& parameter, const Put& put) const {
@@ -134,13 +124,12 @@ struct RowGradient {
         i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
         [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
   }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(data.x + i, n * static_cast<int64_t>(sizeof(T)));
-    PrefetchAhead(data.dy + i, n * static_cast<int64_t>(sizeof(T)));
+  HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt(dx + i, next);
-    if constexpr (kEnding == Ending::kResidual) {
-      PrefetchAhead(data.residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
+    if (!kStream || !fetch) return;
+    FetchAhead(data.x + i, kLineBytes);
+    FetchAhead(data.dy + i, kLineBytes);
+    if constexpr (kEnding == Ending::kResidual) FetchAhead(data.residual + i, kLineBytes);
   }
 };
 

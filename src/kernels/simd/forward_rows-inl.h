@@ -17,10 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// sum += x - shift and squares += (x - shift)^2 over kRows rows; kFirst: sums start here. kRun: the
-// first `head` values are taken apart, so that the rest is aligned, and the rows after these are not
-// prefetched.
-template <typename T, int kRows, bool kFirst, bool kRun = false>
+// sum += x - shift and squares += (x - shift)^2 over kRows rows; kFirst: sums start here. The first
+// `head` values are taken apart, so that the rest is aligned.
+template <typename T, int kRows, bool kFirst>
 HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, const Stat<T>* HWY_RESTRICT shift,
                         Stat<T>* HWY_RESTRICT sum, Stat<T>* HWY_RESTRICT squares, int64_t head = 0) {
   using P = Stat<T>;
@@ -38,16 +37,12 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, cons
     Store(b, squares + i);
   };
   int64_t i = 0;
-  for (; kRun && i < head; i += lanes) {
+  for (; i < head; i += lanes) {
     const int64_t n = std::min(lanes, head - i);
     step(i, [n](const T* p, Vec<P> centre) HWY_ATTR { return KeepN<P>(hn::Sub(LoadN(p, n), centre), n); });
   }
   i = head;
   for (; i + lanes <= c; i += lanes) {
-    for (int k = 0; !kRun && k < kRows; ++k) {
-      hwy::Prefetch(reinterpret_cast<const uint8_t*>(
-          reinterpret_cast<uintptr_t>(x) + sizeof(T) * static_cast<uintptr_t>((kRows + k) * stride + i)));
-    }
     step(i, [](const T* p, Vec<P> centre) HWY_ATTR { return hn::Sub(Load(p), centre); });
   }
   // Lanes beyond the last channel hold values that are never read.
@@ -71,6 +66,7 @@ struct RowOutput {
   // In elements from this row to the one written next. Not 0: whole vectors of y are aligned, and the lines
   // of the next row are prefetched, because runs are too short for the CPU to do it.
   int64_t next = 0;
+  bool fetch = false;  // the data ahead, if outputs are streamed
 
   template <class Load, class LoadParameter>
   HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
@@ -97,12 +93,11 @@ struct RowOutput {
                [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
            y + i, n);
   }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+  HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt(y + i, next);
-    if constexpr (kEnding == Ending::kResidual) {
-      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
+    if (!kStream || !fetch) return;
+    FetchAhead(x + i, kLineBytes);
+    if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, kLineBytes);
   }
 };
 

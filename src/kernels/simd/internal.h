@@ -28,6 +28,17 @@ struct NcsPlan {
   int64_t units;
   bool stream;  // outputs bypass the cache
   bool runs;    // rows are short: the functions for runs take the units
+  bool fetch;   // the rows of the next channels are fetched ahead
+};
+
+// Channels-first with few channels: a unit is a piece of `values` values of one channel of one group. Units
+// are numbered piece by piece, then channel by channel, then group by group.
+struct PiecePlan {
+  int64_t values;
+  int64_t pieces;  // per channel and group
+  int64_t units;
+  bool stream;
+  bool fetch;  // as in NcsPlan
 };
 
 // Channels-last: a unit is `rows` rows (n x s of a group, in order) of all channels.
@@ -38,10 +49,23 @@ struct NscPlan {
   bool stream;
 };
 
-// Sums of a gathering pass per channel: [units][c] channels-last, [groups][c] channels-first.
+// The maximum number of rows of a group of SmallPlan.
+constexpr int64_t kMaxSmallRows = 16;
+
+// Channels-last with few rows per group: a unit is `channels` neighbouring channels of `groups` groups. Units
+// are numbered by channels, then by groups.
+struct SmallPlan {
+  int64_t groups;
+  int64_t channels;
+  int64_t parts;   // of the channels
+  int64_t blocks;  // of the groups
+};
+
+// Sums of a gathering pass per channel: [units][c] channels-last, [groups][c] channels-first, [units] for
+// pieces.
 struct Sums {
-  double* first;   // mean, or sum of dy
-  double* second;  // sum of squared distances from the mean, or sum of dy * (x - batch_mean)
+  double* first;   // mean, or sum of dy; of SmallPlan's units, dweight
+  double* second;  // sum of squared distances from the mean, or sum of dy * (x - batch_mean); or dbias
 };
 
 // dx = scale * (dy + (x - batch_mean) * slope + shift), per group and channel: [groups][c] each. The bracket
@@ -60,6 +84,19 @@ struct Gradient {
   void forward_ncs_runs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last);        \
   void backward_ncs_runs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first,   \
                          int64_t last);                                                                      \
+  void gather_pieces(const Forward<T>& problem, const PiecePlan& plan, const Sums& sums, int64_t first,      \
+                     int64_t last);                                                                          \
+  void fold_pieces(const Forward<T>& problem, const PiecePlan& plan, const Sums& sums,                       \
+                   const Affine<Stat<T>>& affine);                                                           \
+  void apply_pieces(const Forward<T>& problem, const PiecePlan& plan, const Affine<Stat<T>>& affine,         \
+                    int64_t first, int64_t last);                                                            \
+  void gather_backward_pieces(const Backward<T>& problem, const PiecePlan& plan,                             \
+                              const Affine<Stat<T>>& affine, const Sums& sums, int64_t first, int64_t last); \
+  void fold_backward_pieces(const Backward<T>& problem, const PiecePlan& plan, const Sums& pieces,           \
+                            const Sums& sums, const Gradient<Stat<T>>& gradient);                            \
+  void apply_backward_pieces(const Backward<T>& problem, const PiecePlan& plan,                              \
+                             const Affine<Stat<T>>& affine, const Gradient<Stat<T>>& gradient,               \
+                             int64_t first, int64_t last);                                                   \
   void inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream, int64_t first, \
                      int64_t last);                                                                          \
   void gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,           \
@@ -68,14 +105,17 @@ struct Gradient {
                 const Affine<Stat<T>>& affine, int64_t group, int64_t first_channel, int64_t last_channel);  \
   void apply_nsc(const Forward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,              \
                  int64_t first, int64_t last);                                                               \
-  void affine_backward_nsc(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group);        \
+  void affine_backward(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group);            \
   void gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,   \
                            const Sums& sums, int64_t first, int64_t last);                                   \
   void fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,                  \
                          const Gradient<Stat<T>>& gradient, int64_t group, int64_t first_channel,            \
                          int64_t last_channel);                                                              \
   void apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Affine<Stat<T>>& affine,    \
-                          const Gradient<Stat<T>>& gradient, int64_t first, int64_t last);
+                          const Gradient<Stat<T>>& gradient, int64_t first, int64_t last);                   \
+  void forward_nsc_small(const Forward<T>& problem, const SmallPlan& plan, int64_t first, int64_t last);     \
+  void backward_nsc_small(const Backward<T>& problem, const SmallPlan& plan, const Sums& sums,               \
+                          int64_t first, int64_t last);
 
 RENORM_DECLARE(float)
 RENORM_DECLARE(double)

@@ -1,27 +1,16 @@
-// Plans a problem, supplies its absent arguments, and runs its phases. The loops are in the other files of
-// this folder.
+// Supplies the absent arguments of a problem and runs its phases. The loops are in the other files of this
+// folder.
 #include "kernels/kernels.h"
 
 #include <algorithm>
 #include <memory>
 
 #include "kernels/simd/internal.h"
+#include "kernels/simd/plan.h"
 
 namespace renorm::kernels {
 namespace {
 
-// Outputs of at least this size bypass the cache: they would only evict the data that is read next.
-constexpr int64_t kStreamBytes = int64_t{8} << 20;
-// Channels-first blocks span about this many neighbouring values of an example.
-constexpr int64_t kBlockValues = 1024;
-// Channels-first rows shorter than this, and not of whole cache lines, are taken as runs. The limit is higher
-// where outputs bypass the cache, because lines that two rows share are slow there.
-constexpr int64_t kShortRow = 128;
-constexpr int64_t kShortStreamedRow = 320;
-constexpr int64_t kLineBytes = 64;
-// Channels-last units: the minimum number of rows, and the maximum number of units per group.
-constexpr int64_t kMinRows = 256;
-constexpr int64_t kMaxBlocks = 64;
 // Channels folded by one task.
 constexpr int64_t kFoldChannels = 512;
 // With this many groups or more, each is gathered and written before the next is read.
@@ -30,30 +19,6 @@ constexpr int64_t kGroupwise = 4;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t values_of(const Shape& shape) { return shape.n * shape.c * shape.s; }
-
-template <typename T>
-bool streams(const Shape& shape) {
-  return values_of(shape) * static_cast<int64_t>(sizeof(T)) >= kStreamBytes;
-}
-
-template <typename T>
-simd::NcsPlan plan_ncs(const Shape& shape, const Groups& groups) {
-  const bool stream = streams<T>(shape);
-  const bool whole_lines = shape.s * static_cast<int64_t>(sizeof(T)) % kLineBytes == 0;
-  const bool runs = !whole_lines && shape.s < (stream ? kShortStreamedRow : kShortRow);
-  const int64_t block =
-      std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(simd::kMaxBlock, shape.c));
-  const int64_t blocks = ceil_div(shape.c, block);
-  return {block, blocks, groups.count * blocks, stream, runs};
-}
-
-template <typename T>
-simd::NscPlan plan_nsc(const Shape& shape, const Groups& groups) {
-  const int64_t all = groups.size * shape.s;
-  const int64_t rows = std::max(kMinRows, ceil_div(all, kMaxBlocks));
-  const int64_t blocks = ceil_div(all, rows);
-  return {rows, blocks, groups.count * blocks, streams<T>(shape)};
-}
 
 // Uninitialized memory for `count` values.
 template <typename P>
@@ -135,7 +100,7 @@ void run_nsc(const Shape& shape, const Groups& groups, const simd::NscPlan& plan
 template <typename T>
 void forward_nsc(const Forward<T>& problem, const ParallelFor& parallel_for) {
   const Shape& shape = problem.shape;
-  const simd::NscPlan plan = plan_nsc<T>(shape, problem.groups);
+  const simd::NscPlan plan = simd::plan_nsc(shape, problem.groups, sizeof(T));
   SumArrays sum_arrays(plan.units * shape.c);
   AffineArrays<Stat<T>> affine_arrays(problem.groups.count * shape.c);
   const simd::Sums sums = sum_arrays.get();
@@ -150,6 +115,43 @@ void forward_nsc(const Forward<T>& problem, const ParallelFor& parallel_for) {
 }
 
 template <typename T>
+void forward_pieces(const Forward<T>& problem, const ParallelFor& parallel_for) {
+  const simd::PiecePlan plan = simd::plan_pieces(problem.shape, problem.groups, sizeof(T));
+  SumArrays sums(plan.units);
+  AffineArrays<Stat<T>> arrays(problem.groups.count * problem.shape.c);
+  const simd::Affine<Stat<T>> affine = arrays.get();
+  parallel_for(plan.units, [&](int64_t first, int64_t last) {
+    simd::gather_pieces(problem, plan, sums.get(), first, last);
+  });
+  simd::fold_pieces(problem, plan, sums.get(), affine);
+  parallel_for(plan.units,
+               [&](int64_t first, int64_t last) { simd::apply_pieces(problem, plan, affine, first, last); });
+}
+
+template <typename T>
+void backward_pieces(const Backward<T>& problem, bool may_stream, const simd::Sums& sums,
+                     const ParallelFor& parallel_for) {
+  const int64_t statistics = problem.groups.count * problem.shape.c;
+  simd::PiecePlan plan = simd::plan_pieces(problem.shape, problem.groups, sizeof(T));
+  plan.stream = plan.stream && may_stream;
+  SumArrays pieces(plan.units);
+  AffineArrays<Stat<T>> affine_arrays(statistics);
+  GradientArrays<Stat<T>> gradient_arrays(statistics);
+  const simd::Affine<Stat<T>> affine = affine_arrays.get();
+  const simd::Gradient<Stat<T>> gradient = gradient_arrays.get();
+  for (int64_t group = 0; group < problem.groups.count; ++group)
+    simd::affine_backward(problem, affine, group);
+  parallel_for(plan.units, [&](int64_t first, int64_t last) {
+    simd::gather_backward_pieces(problem, plan, affine, pieces.get(), first, last);
+  });
+  simd::fold_backward_pieces(problem, plan, pieces.get(), sums, gradient);
+  if (problem.dx == nullptr && problem.dresidual == nullptr) return;
+  parallel_for(plan.units, [&](int64_t first, int64_t last) {
+    simd::apply_backward_pieces(problem, plan, affine, gradient, first, last);
+  });
+}
+
+template <typename T>
 void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const simd::Sums& sums,
                   const ParallelFor& parallel_for) {
   const Shape& shape = problem.shape;
@@ -158,7 +160,7 @@ void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const s
   const simd::Affine<Stat<T>> affine = affine_arrays.get();
   const simd::Gradient<Stat<T>> gradient = gradient_arrays.get();
   for (int64_t group = 0; group < problem.groups.count; ++group) {
-    simd::affine_backward_nsc(problem, affine, group);
+    simd::affine_backward(problem, affine, group);
   }
   run_nsc(
       shape, problem.groups, plan, parallel_for,
@@ -174,26 +176,56 @@ void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const s
       });
 }
 
+// `rows` rows of c values added up in order, into [c] values or nowhere.
+template <typename P>
+void add_rows(const double* values, int64_t rows, int64_t c, P* sum) {
+  if (sum == nullptr) return;
+  const std::unique_ptr<double[]> total = allocate<double>(c);
+  std::copy_n(values, c, total.get());
+  for (int64_t row = 1; row < rows; ++row) {
+    for (int64_t channel = 0; channel < c; ++channel) total[channel] += values[row * c + channel];
+  }
+  for (int64_t channel = 0; channel < c; ++channel) sum[channel] = static_cast<P>(total[channel]);
+}
+
 // dweight = sum over groups of r / batch_std * sum dy (x - mean) + d * sum dy, dbias = sum over groups of sum
 // dy. The sums of group g start at g * stride.
 template <typename T>
 void reduce_groups(const Backward<T>& problem, const simd::Sums& sums, int64_t stride) {
   const int64_t c = problem.shape.c;
-  for (int64_t channel = 0; channel < c; ++channel) {
-    double dweight = 0.0;
-    double dbias = 0.0;
-    for (int64_t group = 0; group < problem.groups.count; ++group) {
+  const std::unique_ptr<double[]> totals = allocate<double>(2 * c);
+  double* dweight = totals.get();
+  double* dbias = totals.get() + c;
+  std::fill_n(totals.get(), 2 * c, 0.0);
+  for (int64_t group = 0; group < problem.groups.count; ++group) {
+    const double* sum_dy = sums.first + group * stride;
+    const double* sum_dy_x = sums.second + group * stride;
+    for (int64_t channel = 0; channel < c; ++channel) {
       const int64_t at = group * c + channel;
-      const double sum_dy = sums.first[group * stride + channel];
       const double r_over_std =
           static_cast<double>(problem.r[at]) / static_cast<double>(problem.batch_std[at]);
-      dweight +=
-          r_over_std * sums.second[group * stride + channel] + static_cast<double>(problem.d[at]) * sum_dy;
-      dbias += sum_dy;
+      dweight[channel] +=
+          r_over_std * sum_dy_x[channel] + static_cast<double>(problem.d[at]) * sum_dy[channel];
+      dbias[channel] += sum_dy[channel];
     }
-    if (problem.dweight != nullptr) problem.dweight[channel] = static_cast<Stat<T>>(dweight);
-    if (problem.dbias != nullptr) problem.dbias[channel] = static_cast<Stat<T>>(dbias);
   }
+  for (int64_t channel = 0; channel < c; ++channel) {
+    if (problem.dweight != nullptr) problem.dweight[channel] = static_cast<Stat<T>>(dweight[channel]);
+    if (problem.dbias != nullptr) problem.dbias[channel] = static_cast<Stat<T>>(dbias[channel]);
+  }
+}
+
+template <typename T>
+void backward_small(const Backward<T>& problem, const ParallelFor& parallel_for) {
+  const int64_t c = problem.shape.c;
+  const simd::SmallPlan plan = simd::plan_small(problem.shape, problem.groups);
+  SumArrays arrays(plan.blocks * c);
+  const simd::Sums sums = arrays.get();
+  parallel_for(plan.blocks * plan.parts, [&](int64_t first, int64_t last) {
+    simd::backward_nsc_small(problem, plan, sums, first, last);
+  });
+  add_rows(sums.first, plan.blocks, c, problem.dweight);
+  add_rows(sums.second, plan.blocks, c, problem.dbias);
 }
 
 // Brings a problem into the form that the loops expect: a residual only where ReLU's mask depends on it, and
@@ -221,7 +253,7 @@ std::unique_ptr<T[]> settle_residual(Backward<T>* problem, const ParallelFor& pa
 
 // Whether aligned lines of one output are aligned in the other. Either may be null.
 bool same_alignment(const void* a, const void* b) {
-  constexpr uintptr_t kLine = kLineBytes;
+  constexpr uintptr_t kLine = 64;
   return a == nullptr || b == nullptr ||
          reinterpret_cast<uintptr_t>(a) % kLine == reinterpret_cast<uintptr_t>(b) % kLine;
 }
@@ -244,10 +276,20 @@ void forward(const Forward<T>& given, const ParallelFor& parallel_for) {
   problem.running_mean = defaults.fill(given.running_mean, c, P{0});
   problem.running_std = defaults.fill(given.running_std, c, P{1});
   if (problem.layout == Layout::kNsc) {
-    forward_nsc(problem, parallel_for);
+    if (simd::has_small_groups(problem.shape, problem.groups)) {
+      const simd::SmallPlan plan = simd::plan_small(problem.shape, problem.groups);
+      parallel_for(plan.blocks * plan.parts,
+                   [&](int64_t first, int64_t last) { simd::forward_nsc_small(problem, plan, first, last); });
+    } else {
+      forward_nsc(problem, parallel_for);
+    }
     return;
   }
-  const simd::NcsPlan plan = plan_ncs<T>(problem.shape, problem.groups);
+  if (simd::has_few_channels(problem.shape, problem.groups)) {
+    forward_pieces(problem, parallel_for);
+    return;
+  }
+  const simd::NcsPlan plan = simd::plan_ncs(problem.shape, problem.groups, sizeof(T));
   parallel_for(plan.units, [&](int64_t first, int64_t last) {
     plan.runs ? simd::forward_ncs_runs(problem, plan, first, last)
               : simd::forward_ncs(problem, plan, first, last);
@@ -273,21 +315,29 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
   problem.d = defaults.fill(given.d, statistics, P{0});
   const std::unique_ptr<T[]> zeros = settle_residual(&problem, parallel_for);
   const bool may_stream = same_alignment(problem.dx, problem.dresidual);
+  if (problem.layout == Layout::kNsc && simd::has_small_groups(shape, problem.groups)) {
+    backward_small(problem, parallel_for);
+    return;
+  }
   if (problem.layout == Layout::kNsc) {
-    simd::NscPlan plan = plan_nsc<T>(shape, problem.groups);
+    simd::NscPlan plan = simd::plan_nsc(shape, problem.groups, sizeof(T));
     plan.stream = plan.stream && may_stream;
     SumArrays sums(plan.units * shape.c);
     backward_nsc(problem, plan, sums.get(), parallel_for);
     reduce_groups(problem, sums.get(), plan.blocks * shape.c);
     return;
   }
-  simd::NcsPlan plan = plan_ncs<T>(shape, problem.groups);
-  plan.stream = plan.stream && may_stream;
   SumArrays sums(statistics);
-  parallel_for(plan.units, [&](int64_t first, int64_t last) {
-    plan.runs ? simd::backward_ncs_runs(problem, plan, sums.get(), first, last)
-              : simd::backward_ncs(problem, plan, sums.get(), first, last);
-  });
+  if (simd::has_few_channels(shape, problem.groups)) {
+    backward_pieces(problem, may_stream, sums.get(), parallel_for);
+  } else {
+    simd::NcsPlan plan = simd::plan_ncs(shape, problem.groups, sizeof(T));
+    plan.stream = plan.stream && may_stream;
+    parallel_for(plan.units, [&](int64_t first, int64_t last) {
+      plan.runs ? simd::backward_ncs_runs(problem, plan, sums.get(), first, last)
+                : simd::backward_ncs(problem, plan, sums.get(), first, last);
+    });
+  }
   reduce_groups(problem, sums.get(), shape.c);
 }
 
@@ -304,7 +354,7 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
     affine.shift[c] = given.bias != nullptr ? given.bias[c] : P{0};
   }
   if (given.layout == Layout::kNcs) {
-    const bool stream = streams<T>(shape);
+    const bool stream = simd::streams(shape, sizeof(T));
     parallel_for(shape.n * shape.c, [&](int64_t first, int64_t last) {
       simd::inference_ncs(given, affine, stream, first, last);
     });
@@ -318,7 +368,7 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
   problem.x = given.x;
   problem.y = given.y;
   problem.residual = given.residual;
-  const simd::NscPlan plan = plan_nsc<T>(shape, whole);
+  const simd::NscPlan plan = simd::plan_nsc(shape, whole, sizeof(T));
   parallel_for(plan.units,
                [&](int64_t first, int64_t last) { simd::apply_nsc(problem, plan, affine, first, last); });
 }

@@ -40,6 +40,31 @@ struct NcsGeometry {
   }
 };
 
+// Where the pieces of a problem with few channels are.
+struct PieceGeometry {
+  Shape shape;
+  Groups groups;
+  simd::PiecePlan plan;
+
+  int64_t Channel(int64_t unit) const { return unit / plan.pieces % shape.c; }
+  int64_t Group(int64_t unit) const { return unit / plan.pieces / shape.c; }
+  int64_t First(int64_t unit) const { return unit % plan.pieces * plan.values; }
+  int64_t Last(int64_t unit) const { return std::min(First(unit) + plan.values, groups.size * shape.s); }
+
+  // Calls body(offset, length) for the parts of rows that make up the unit, in order.
+  template <class Body>
+  HWY_INLINE void ForRows(int64_t unit, const Body& body) const {
+    const int64_t last = Last(unit);
+    for (int64_t at = First(unit); at < last;) {
+      const int64_t example = at / shape.s;
+      const int64_t end = std::min(last, (example + 1) * shape.s);
+      const int64_t n = Group(unit) * groups.group_step + example * groups.example_step;
+      body((n * shape.c + Channel(unit)) * shape.s + at - example * shape.s, end - at);
+      at = end;
+    }
+  }
+};
+
 HWY_INLINE bool GatheredBackwards(int64_t unit) { return unit % 2 != 0; }
 
 // Units [first, last) through a Pass: Run(current, next, reverse) writes the unit `current` and gathers the

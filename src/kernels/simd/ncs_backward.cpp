@@ -58,13 +58,6 @@ struct GradientRow {
   HWY_INLINE Vec<P> Masked(int64_t i, Vec<P> centred, const Load& load) const {
     return Mask<kEnding, P>(centred, scale, shift, LoadResidual<kEnding>(residual + i, load), load(dy + i));
   }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
-    PrefetchAhead(dy + i, n * static_cast<int64_t>(sizeof(T)));
-    if constexpr (kEnding == Ending::kResidual) {
-      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
-  }
 };
 
 template <typename T, Ending kEnding>
@@ -73,9 +66,19 @@ struct GatherGradient : GradientRow<T, kEnding> {
   using Row = GradientRow<T, kEnding>;
   static constexpr bool kActive = true;
   GradientSums<P>& total;
+  bool fetch;
   VectorSums<P> sums;
 
-  HWY_INLINE GatherGradient(const Row& row, GradientSums<P>& to) : Row(row), total(to) {}
+  HWY_INLINE GatherGradient(const Row& row, GradientSums<P>& to, bool ahead)
+      : Row(row), total(to), fetch(ahead) {}
+  HWY_INLINE void Fetch(int64_t i, int64_t n) const {
+    if (!fetch) return;
+    FetchAhead(this->x + i, n * static_cast<int64_t>(sizeof(T)));
+    FetchAhead(this->dy + i, n * static_cast<int64_t>(sizeof(T)));
+    if constexpr (kEnding == Ending::kResidual) {
+      FetchAhead(this->residual + i, n * static_cast<int64_t>(sizeof(T)));
+    }
+  }
   HWY_INLINE void Begin() { sums.Clear(); }
   HWY_INLINE void Add(Vec<P> centred, Vec<P> gradient, int k) {
     sums.a[k] = hn::Add(sums.a[k], gradient);
@@ -191,7 +194,7 @@ struct BackwardPass {
     std::swap(applied, gathered);
   }
   HWY_INLINE GatherGradient<T, kEnding> Gatherer(int64_t row, int64_t j) {
-    return {{problem, row, gathered->affine(), j}, sums[j]};
+    return {{problem, row, gathered->affine(), j}, sums[j], geometry.plan.fetch};
   }
   HWY_INLINE ApplyGradient<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
     return {{problem, row, applied->affine(), j}, problem, row, {outer_scale, slope, offset}, j};
@@ -218,10 +221,101 @@ HWY_INLINE void BackwardNcs(const Backward<T>& problem, const simd::NcsPlan& pla
   });
 }
 
-#define RENORM_DEFINE(T)                                                                              \
-  void BackwardNcs_##T(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums, \
-                       int64_t first, int64_t last) {                                                 \
-    BackwardNcs(problem, plan, sums, first, last);                                                    \
+template <typename T, Ending kEnding>
+void RunGatherPieces(const Backward<T>& problem, const simd::PiecePlan& plan,
+                     const simd::Affine<Stat<T>>& affine, const simd::Sums& sums, int64_t first,
+                     int64_t last) {
+  const PieceGeometry geometry{problem.shape, problem.groups, plan};
+  for (int64_t unit = first; unit < last; ++unit) {
+    GradientSums<Stat<T>> total;
+    total.Start();
+    NoApply none;
+    geometry.ForRows(unit, [&](int64_t offset, int64_t length) HWY_ATTR {
+      GatherGradient<T, kEnding> gather({problem, offset, affine, unit / plan.pieces}, total, plan.fetch);
+      ForRow<Stat<T>>(gather, none, length);
+    });
+    total.Flush();
+    sums.first[unit] = total.first;
+    sums.second[unit] = total.second;
+  }
+}
+
+template <typename T>
+HWY_INLINE void GatherBackwardPieces(const Backward<T>& problem, const simd::PiecePlan& plan,
+                                     const simd::Affine<Stat<T>>& affine, const simd::Sums& sums,
+                                     int64_t first, int64_t last) {
+  ForEnding(problem, false, [&](auto ending, auto) {
+    RunGatherPieces<T, decltype(ending)::value>(problem, plan, affine, sums, first, last);
+  });
+}
+
+// Adds the pieces of each channel, in order, into sums [groups][c]; then the gradient's coefficients.
+template <typename T>
+HWY_INLINE void FoldBackwardPieces(const Backward<T>& problem, const simd::PiecePlan& plan,
+                                   const simd::Sums& pieces, const simd::Sums& sums,
+                                   const simd::Gradient<Stat<T>>& gradient) {
+  const int64_t c = problem.shape.c;
+  const double count = static_cast<double>(problem.groups.size * problem.shape.s);
+  for (int64_t group = 0; group < problem.groups.count; ++group) {
+    const int64_t at = group * c;
+    for (int64_t channel = at; channel < at + c; ++channel) {
+      sums.first[channel] = sums.second[channel] = 0.0;
+      for (int64_t unit = channel * plan.pieces; unit < (channel + 1) * plan.pieces; ++unit) {
+        sums.first[channel] += pieces.first[unit];
+        sums.second[channel] += pieces.second[unit];
+      }
+    }
+    FoldBackward<T>(problem, group, 0, c, count, sums.first + at, sums.second + at,
+                    {gradient.scale + at, gradient.slope + at, gradient.shift + at});
+  }
+}
+
+// Backwards through the units: what the gathering pass read last may still be in cache.
+template <typename T, Ending kEnding, bool kStream>
+void RunApplyPieces(const Backward<T>& problem, const simd::PiecePlan& plan,
+                    const simd::Affine<Stat<T>>& affine, const simd::Gradient<Stat<T>>& gradient,
+                    int64_t first, int64_t last) {
+  const PieceGeometry geometry{problem.shape, problem.groups, plan};
+  NoGather none;
+  for (int64_t unit = last; unit-- > first;) {
+    const int64_t at = unit / plan.pieces;
+    geometry.ForRows(unit, [&](int64_t offset, int64_t length) HWY_ATTR {
+      ApplyGradient<T, kEnding, kStream> apply({problem, offset, affine, at}, problem, offset, gradient, at);
+      ForRow<Stat<T>>(none, apply, length);
+    });
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <typename T>
+HWY_INLINE void ApplyBackwardPieces(const Backward<T>& problem, const simd::PiecePlan& plan,
+                                    const simd::Affine<Stat<T>>& affine,
+                                    const simd::Gradient<Stat<T>>& gradient, int64_t first, int64_t last) {
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunApplyPieces<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, gradient,
+                                                                        first, last);
+  });
+}
+
+#define RENORM_DEFINE(T)                                                                                     \
+  void BackwardNcs_##T(const Backward<T>& problem, const simd::NcsPlan& plan, const simd::Sums& sums,        \
+                       int64_t first, int64_t last) {                                                        \
+    BackwardNcs(problem, plan, sums, first, last);                                                           \
+  }                                                                                                          \
+  void GatherBackwardPieces_##T(const Backward<T>& problem, const simd::PiecePlan& plan,                     \
+                                const simd::Affine<Stat<T>>& affine, const simd::Sums& sums, int64_t first,  \
+                                int64_t last) {                                                              \
+    GatherBackwardPieces(problem, plan, affine, sums, first, last);                                          \
+  }                                                                                                          \
+  void FoldBackwardPieces_##T(const Backward<T>& problem, const simd::PiecePlan& plan,                       \
+                              const simd::Sums& pieces, const simd::Sums& sums,                              \
+                              const simd::Gradient<Stat<T>>& gradient) {                                     \
+    FoldBackwardPieces(problem, plan, pieces, sums, gradient);                                               \
+  }                                                                                                          \
+  void ApplyBackwardPieces_##T(const Backward<T>& problem, const simd::PiecePlan& plan,                      \
+                               const simd::Affine<Stat<T>>& affine, const simd::Gradient<Stat<T>>& gradient, \
+                               int64_t first, int64_t last) {                                                \
+    ApplyBackwardPieces(problem, plan, affine, gradient, first, last);                                       \
   }
 RENORM_DEFINE(float)
 RENORM_DEFINE(double)
@@ -237,9 +331,26 @@ namespace renorm::kernels {
 
 #define RENORM_EXPORT(T)                                                                                    \
   HWY_EXPORT(BackwardNcs_##T);                                                                              \
+  HWY_EXPORT(GatherBackwardPieces_##T);                                                                     \
+  HWY_EXPORT(FoldBackwardPieces_##T);                                                                       \
+  HWY_EXPORT(ApplyBackwardPieces_##T);                                                                      \
   void simd::backward_ncs(const Backward<T>& problem, const NcsPlan& plan, const Sums& sums, int64_t first, \
                           int64_t last) {                                                                   \
     HWY_DYNAMIC_DISPATCH(BackwardNcs_##T)(problem, plan, sums, first, last);                                \
+  }                                                                                                         \
+  void simd::gather_backward_pieces(const Backward<T>& problem, const PiecePlan& plan,                      \
+                                    const Affine<Stat<T>>& affine, const Sums& sums, int64_t first,         \
+                                    int64_t last) {                                                         \
+    HWY_DYNAMIC_DISPATCH(GatherBackwardPieces_##T)(problem, plan, affine, sums, first, last);               \
+  }                                                                                                         \
+  void simd::fold_backward_pieces(const Backward<T>& problem, const PiecePlan& plan, const Sums& pieces,    \
+                                  const Sums& sums, const Gradient<Stat<T>>& gradient) {                    \
+    HWY_DYNAMIC_DISPATCH(FoldBackwardPieces_##T)(problem, plan, pieces, sums, gradient);                    \
+  }                                                                                                         \
+  void simd::apply_backward_pieces(const Backward<T>& problem, const PiecePlan& plan,                       \
+                                   const Affine<Stat<T>>& affine, const Gradient<Stat<T>>& gradient,        \
+                                   int64_t first, int64_t last) {                                           \
+    HWY_DYNAMIC_DISPATCH(ApplyBackwardPieces_##T)(problem, plan, affine, gradient, first, last);            \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

@@ -35,10 +35,11 @@ struct GatherMoments {
   static constexpr bool kActive = true;
   const T* HWY_RESTRICT x;
   LaneMoments<P>& total;
+  bool fetch;
   Vec<P> shift;
   VectorSums<P> sums;
 
-  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to) : x(row), total(to) {}
+  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to, bool ahead) : x(row), total(to), fetch(ahead) {}
   HWY_INLINE void Begin() {
     shift = hn::Set(Tag<P>(), total.moments.shift);
     sums.Clear();
@@ -49,8 +50,8 @@ struct GatherMoments {
   }
   HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(Load(x + i), shift), k); }
   HWY_INLINE void StepN(int64_t i, int64_t n) { Add(KeepN<P>(hn::Sub(LoadN(x + i, n), shift), n), 1); }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
+  HWY_INLINE void Fetch(int64_t i, int64_t n) const {
+    if (fetch) FetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
   }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
@@ -103,12 +104,6 @@ struct ApplyAffine {
       Step(i);
     }
   }
-  HWY_INLINE void Prefetch(int64_t i, int64_t n) const {
-    PrefetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
-    if constexpr (kEnding == Ending::kResidual) {
-      PrefetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
-  }
 };
 
 template <typename T, Ending kEnding, bool kStream>
@@ -145,7 +140,9 @@ struct ForwardPass {
     FoldForward<T>(problem, unit.group, unit.first, unit.first + unit.width, count, means, m2s,
                    {mean, scale, shift});
   }
-  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) { return {problem.x + row, channels[j]}; }
+  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) {
+    return {problem.x + row, channels[j], geometry.plan.fetch};
+  }
   HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
     return {problem, row, {mean, scale, shift}, j};
   }
@@ -163,6 +160,74 @@ HWY_INLINE void ForwardNcs(const Forward<T>& problem, const simd::NcsPlan& plan,
                            int64_t last) {
   ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
     RunForward<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, first, last);
+  });
+}
+
+template <typename T>
+HWY_INLINE void GatherPieces(const Forward<T>& problem, const simd::PiecePlan& plan, const simd::Sums& sums,
+                             int64_t first, int64_t last) {
+  const PieceGeometry geometry{problem.shape, problem.groups, plan};
+  const NcsGeometry channels{problem.shape, problem.groups, {1, problem.shape.c, 0, false, false, false}};
+  for (int64_t unit = first; unit < last; ++unit) {
+    LaneMoments<Stat<T>> moments;
+    moments.moments.Start(problem.x,
+                          PlacesOf(channels, {geometry.Group(unit), geometry.Channel(unit), /*width=*/1}));
+    moments.sums.Clear();
+    NoApply none;
+    geometry.ForRows(unit, [&](int64_t offset, int64_t length) HWY_ATTR {
+      GatherMoments<T> gather(problem.x + offset, moments, plan.fetch);
+      ForRow<Stat<T>>(gather, none, length);
+    });
+    moments.Flush();
+    sums.first[unit] = moments.moments.mean;
+    sums.second[unit] = moments.moments.m2;
+  }
+}
+
+// Merges the pieces of each channel, in order, into the first of them; then statistics and coefficients.
+template <typename T>
+HWY_INLINE void FoldPieces(const Forward<T>& problem, const simd::PiecePlan& plan, const simd::Sums& sums,
+                           const simd::Affine<Stat<T>>& affine) {
+  const PieceGeometry geometry{problem.shape, problem.groups, plan};
+  const int64_t c = problem.shape.c;
+  for (int64_t at = 0; at < problem.groups.count * c; ++at) {
+    const int64_t unit0 = at * plan.pieces;
+    double mean = sums.first[unit0];
+    double m2 = sums.second[unit0];
+    double count = static_cast<double>(geometry.Last(unit0));
+    for (int64_t unit = unit0 + 1; unit < unit0 + plan.pieces; ++unit) {
+      const double values = static_cast<double>(geometry.Last(unit) - geometry.First(unit));
+      const double share = values / (count + values);
+      const double delta = sums.first[unit] - mean;
+      mean += delta * share;
+      m2 += sums.second[unit] + delta * delta * (count * share);
+      count += values;
+    }
+    FoldForward<T>(problem, at / c, at % c, at % c + 1, count, &mean, &m2,
+                   {affine.mean + at, affine.scale + at, affine.shift + at});
+  }
+}
+
+// Backwards through the units: what the gathering pass read last may still be in cache.
+template <typename T, Ending kEnding, bool kStream>
+void RunApplyPieces(const Forward<T>& problem, const simd::PiecePlan& plan,
+                    const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
+  const PieceGeometry geometry{problem.shape, problem.groups, plan};
+  NoGather none;
+  for (int64_t unit = last; unit-- > first;) {
+    geometry.ForRows(unit, [&](int64_t offset, int64_t length) HWY_ATTR {
+      ApplyAffine<T, kEnding, kStream> apply(problem, offset, affine, unit / plan.pieces);
+      ForRow<Stat<T>>(none, apply, length);
+    });
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <typename T>
+HWY_INLINE void ApplyPieces(const Forward<T>& problem, const simd::PiecePlan& plan,
+                            const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunApplyPieces<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, first, last);
   });
 }
 
@@ -190,6 +255,18 @@ HWY_INLINE void InferenceNcs(const Inference<T>& problem, const simd::Affine<Sta
   void ForwardNcs_##T(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, int64_t last) { \
     ForwardNcs(problem, plan, first, last);                                                                \
   }                                                                                                        \
+  void GatherPieces_##T(const Forward<T>& problem, const simd::PiecePlan& plan, const simd::Sums& sums,    \
+                        int64_t first, int64_t last) {                                                     \
+    GatherPieces(problem, plan, sums, first, last);                                                        \
+  }                                                                                                        \
+  void FoldPieces_##T(const Forward<T>& problem, const simd::PiecePlan& plan, const simd::Sums& sums,      \
+                      const simd::Affine<Stat<T>>& affine) {                                               \
+    FoldPieces(problem, plan, sums, affine);                                                               \
+  }                                                                                                        \
+  void ApplyPieces_##T(const Forward<T>& problem, const simd::PiecePlan& plan,                             \
+                       const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {                 \
+    ApplyPieces(problem, plan, affine, first, last);                                                       \
+  }                                                                                                        \
   void InferenceNcs_##T(const Inference<T>& problem, const simd::Affine<Stat<T>>& affine, bool stream,     \
                         int64_t first, int64_t last) {                                                     \
     InferenceNcs(problem, affine, stream, first, last);                                                    \
@@ -206,15 +283,30 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace renorm::kernels {
 
-#define RENORM_EXPORT(T)                                                                                \
-  HWY_EXPORT(ForwardNcs_##T);                                                                           \
-  HWY_EXPORT(InferenceNcs_##T);                                                                         \
-  void simd::forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) { \
-    HWY_DYNAMIC_DISPATCH(ForwardNcs_##T)(problem, plan, first, last);                                   \
-  }                                                                                                     \
-  void simd::inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream,     \
-                           int64_t first, int64_t last) {                                               \
-    HWY_DYNAMIC_DISPATCH(InferenceNcs_##T)(problem, affine, stream, first, last);                       \
+#define RENORM_EXPORT(T)                                                                                   \
+  HWY_EXPORT(ForwardNcs_##T);                                                                              \
+  HWY_EXPORT(GatherPieces_##T);                                                                            \
+  HWY_EXPORT(FoldPieces_##T);                                                                              \
+  HWY_EXPORT(ApplyPieces_##T);                                                                             \
+  HWY_EXPORT(InferenceNcs_##T);                                                                            \
+  void simd::forward_ncs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) {    \
+    HWY_DYNAMIC_DISPATCH(ForwardNcs_##T)(problem, plan, first, last);                                      \
+  }                                                                                                        \
+  void simd::gather_pieces(const Forward<T>& problem, const PiecePlan& plan, const Sums& sums,             \
+                           int64_t first, int64_t last) {                                                  \
+    HWY_DYNAMIC_DISPATCH(GatherPieces_##T)(problem, plan, sums, first, last);                              \
+  }                                                                                                        \
+  void simd::fold_pieces(const Forward<T>& problem, const PiecePlan& plan, const Sums& sums,               \
+                         const Affine<Stat<T>>& affine) {                                                  \
+    HWY_DYNAMIC_DISPATCH(FoldPieces_##T)(problem, plan, sums, affine);                                     \
+  }                                                                                                        \
+  void simd::apply_pieces(const Forward<T>& problem, const PiecePlan& plan, const Affine<Stat<T>>& affine, \
+                          int64_t first, int64_t last) {                                                   \
+    HWY_DYNAMIC_DISPATCH(ApplyPieces_##T)(problem, plan, affine, first, last);                             \
+  }                                                                                                        \
+  void simd::inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream,        \
+                           int64_t first, int64_t last) {                                                  \
+    HWY_DYNAMIC_DISPATCH(InferenceNcs_##T)(problem, affine, stream, first, last);                          \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

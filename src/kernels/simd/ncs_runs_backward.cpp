@@ -88,8 +88,8 @@ class RunSums {
  private:
   template <int kRows, bool kFirst>
   HWY_INLINE void AddRuns(const GradientData<T>& data, int64_t stride, const simd::Affine<P>& affine) {
-    AddRows<T, kEnding, kRows, kFirst, true>(data, stride, width_ * s_, affine, sum_.get(head_),
-                                             products_.get(head_), head_);
+    AddRows<T, kEnding, kRows, kFirst>(data, stride, width_ * s_, affine, sum_.get(head_),
+                                       products_.get(head_), head_);
   }
 
   int64_t s_;
@@ -147,7 +147,8 @@ class BackwardRuns {
         problem_.dresidual == nullptr ? nullptr : problem_.dresidual + offset,
         AffineOfRun(applied_),
         {gradient_.value(0), gradient_.value(1), gradient_.value(2)},
-        next};
+        next,
+        /*fetch=*/true};
     AlongRow<P>(output, written_);
   }
 

@@ -63,8 +63,8 @@ class RunMoments {
  private:
   template <int kRows, bool kFirst>
   HWY_INLINE void AddRuns(const T* x, int64_t stride) {
-    AddRows<T, kRows, kFirst, true>(x, stride, width_ * s_, shift_.get(head_), sum_.get(head_),
-                                    squares_.get(head_), head_);
+    AddRows<T, kRows, kFirst>(x, stride, width_ * s_, shift_.get(head_), sum_.get(head_), squares_.get(head_),
+                              head_);
   }
 
   HWY_INLINE void ExpandShift() {
@@ -142,7 +142,8 @@ class ForwardRuns {
                                           scale_.get(head_),
                                           shift_.get(head_),
                                           FloorOf<P>(problem_.activation),
-                                          next};
+                                          next,
+                                          /*fetch=*/true};
     AlongRow<P>(output, written_);
   }
 

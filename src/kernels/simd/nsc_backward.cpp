@@ -16,6 +16,9 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
+// From this many bytes per row on, CPUs fetch too little ahead by themselves.
+constexpr int64_t kFetchedBackwardRow = 512;
+
 // The two sums of all channels over the rows so far.
 template <typename T, Ending kEnding>
 class RowSums {
@@ -29,40 +32,24 @@ class RowSums {
   }
 
   HWY_INLINE void Add(const GradientData<T>& data, int64_t stride, int64_t rows) {
-    for (int64_t row = 0; row < rows; row += kChunkRows) {
-      AddChunk(data.At(row * stride), stride, std::min(kChunkRows, rows - row));
-    }
+    data_ = data;
+    AddRowsOfRun(*this, stride, rows);
   }
 
- private:
   template <int kRows, bool kFirst>
-  HWY_INLINE void Rows(const GradientData<T>& data, int64_t stride, int64_t row) {
-    AddRows<T, kEnding, kRows, kFirst>(data.At(row * stride), stride, c_, affine_, sum_.get(),
-                                       products_.get());
+  HWY_INLINE void Rows(int64_t offset, int64_t apart) {
+    AddRows<T, kEnding, kRows, kFirst>(data_.At(offset), apart, c_, affine_, sum_.get(), products_.get());
   }
 
-  HWY_INLINE void AddChunk(const GradientData<T>& data, int64_t stride, int64_t rows) {
-    int64_t row = 0;
-    if (rows >= kRowsAtOnce) {
-      Rows<kRowsAtOnce, true>(data, stride, 0);
-      for (row = kRowsAtOnce; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
-        Rows<kRowsAtOnce, false>(data, stride, row);
-      }
-    } else {
-      Rows<1, true>(data, stride, 0);
-      row = 1;
-    }
-    for (; row < rows; ++row) Rows<1, false>(data, stride, row);
-    Merge();
-  }
-
-  HWY_NOINLINE void Merge() {
+  HWY_NOINLINE void Merge(double) {
     ForChannels<P>(c_, [&](int64_t i, int64_t n) HWY_ATTR {
       StoreWideUpTo<P>(LoadWideUpTo<P>(first_ + i, n) + Widen(Load(sum_.get() + i)), first_ + i, n);
       StoreWideUpTo<P>(LoadWideUpTo<P>(second_ + i, n) + Widen(Load(products_.get() + i)), second_ + i, n);
     });
   }
 
+ private:
+  GradientData<T> data_{nullptr, nullptr, nullptr};
   int64_t c_;
   simd::Affine<P> affine_;
   Scratch<P> sum_;
@@ -93,6 +80,7 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const GradientData<T> data{problem.x, problem.dy, problem.residual};
+  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedBackwardRow;
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -102,7 +90,9 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
             problem.dx == nullptr ? nullptr : problem.dx + offset,
             problem.dresidual == nullptr ? nullptr : problem.dresidual + offset,
             {affine.mean + at, affine.scale + at, affine.shift + at},
-            {gradient.scale + at, gradient.slope + at, gradient.shift + at}};
+            {gradient.scale + at, gradient.slope + at, gradient.shift + at},
+            0,
+            fetch};
         AlongRow<Stat<T>>(output, c);
       }
     });
@@ -185,28 +175,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace renorm::kernels {
 
-#define RENORM_EXPORT(T)                                                                                     \
-  HWY_EXPORT(GatherBackward_##T);                                                                            \
-  HWY_EXPORT(AffineBackward_##T);                                                                            \
-  HWY_EXPORT(FoldBackward_##T);                                                                              \
-  HWY_EXPORT(ApplyBackward_##T);                                                                             \
-  void simd::gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan,                            \
-                                 const Affine<Stat<T>>& affine, const Sums& sums, int64_t first,             \
-                                 int64_t last) {                                                             \
-    HWY_DYNAMIC_DISPATCH(GatherBackward_##T)(problem, plan, affine, sums, first, last);                      \
-  }                                                                                                          \
-  void simd::affine_backward_nsc(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group) { \
-    HWY_DYNAMIC_DISPATCH(AffineBackward_##T)(problem, affine, group);                                        \
-  }                                                                                                          \
-  void simd::fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,            \
-                               const Gradient<Stat<T>>& gradient, int64_t group, int64_t first,              \
-                               int64_t last) {                                                               \
-    HWY_DYNAMIC_DISPATCH(FoldBackward_##T)(problem, plan, sums, gradient, group, first, last);               \
-  }                                                                                                          \
-  void simd::apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan,                             \
-                                const Affine<Stat<T>>& affine, const Gradient<Stat<T>>& gradient,            \
-                                int64_t first, int64_t last) {                                               \
-    HWY_DYNAMIC_DISPATCH(ApplyBackward_##T)(problem, plan, affine, gradient, first, last);                   \
+#define RENORM_EXPORT(T)                                                                                 \
+  HWY_EXPORT(GatherBackward_##T);                                                                        \
+  HWY_EXPORT(AffineBackward_##T);                                                                        \
+  HWY_EXPORT(FoldBackward_##T);                                                                          \
+  HWY_EXPORT(ApplyBackward_##T);                                                                         \
+  void simd::gather_backward_nsc(const Backward<T>& problem, const NscPlan& plan,                        \
+                                 const Affine<Stat<T>>& affine, const Sums& sums, int64_t first,         \
+                                 int64_t last) {                                                         \
+    HWY_DYNAMIC_DISPATCH(GatherBackward_##T)(problem, plan, affine, sums, first, last);                  \
+  }                                                                                                      \
+  void simd::affine_backward(const Backward<T>& problem, const Affine<Stat<T>>& affine, int64_t group) { \
+    HWY_DYNAMIC_DISPATCH(AffineBackward_##T)(problem, affine, group);                                    \
+  }                                                                                                      \
+  void simd::fold_backward_nsc(const Backward<T>& problem, const NscPlan& plan, const Sums& sums,        \
+                               const Gradient<Stat<T>>& gradient, int64_t group, int64_t first,          \
+                               int64_t last) {                                                           \
+    HWY_DYNAMIC_DISPATCH(FoldBackward_##T)(problem, plan, sums, gradient, group, first, last);           \
+  }                                                                                                      \
+  void simd::apply_backward_nsc(const Backward<T>& problem, const NscPlan& plan,                         \
+                                const Affine<Stat<T>>& affine, const Gradient<Stat<T>>& gradient,        \
+                                int64_t first, int64_t last) {                                           \
+    HWY_DYNAMIC_DISPATCH(ApplyBackward_##T)(problem, plan, affine, gradient, first, last);               \
   }
 RENORM_EXPORT(float)
 RENORM_EXPORT(double)

@@ -19,6 +19,8 @@ namespace HWY_NAMESPACE {
 
 // Up to this many rows an outlier as the shift costs no accuracy that float has.
 constexpr int64_t kFewRows = 24;
+// From this many bytes per row on, CPUs fetch too little ahead by themselves.
+constexpr int64_t kFetchedForwardRow = 2048;
 
 // The moments of all channels over the rows so far; shift is the mean of the last chunk.
 template <typename T>
@@ -54,28 +56,13 @@ class RowMoments {
   }
 
   HWY_INLINE void Add(const T* x, int64_t stride, int64_t rows) {
-    for (int64_t row = 0; row < rows; row += kChunkRows) {
-      AddChunk(x + row * stride, stride, std::min(kChunkRows, rows - row));
-    }
+    x_ = x;
+    AddRowsOfRun(*this, stride, rows);
   }
 
- private:
-  HWY_INLINE void AddChunk(const T* x, int64_t stride, int64_t rows) {
-    int64_t row = 0;
-    if (rows >= kRowsAtOnce) {
-      AddRows<T, kRowsAtOnce, true>(x, stride, c_, shift_.get(), sum_.get(), squares_.get());
-      for (row = kRowsAtOnce; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
-        AddRows<T, kRowsAtOnce, false>(x + row * stride, stride, c_, shift_.get(), sum_.get(),
-                                       squares_.get());
-      }
-    } else {
-      AddRows<T, 1, true>(x, stride, c_, shift_.get(), sum_.get(), squares_.get());
-      row = 1;
-    }
-    for (; row < rows; ++row) {
-      AddRows<T, 1, false>(x + row * stride, stride, c_, shift_.get(), sum_.get(), squares_.get());
-    }
-    Merge(static_cast<double>(rows));
+  template <int kRows, bool kFirst>
+  HWY_INLINE void Rows(int64_t offset, int64_t apart) {
+    AddRows<T, kRows, kFirst>(x_ + offset, apart, c_, shift_.get(), sum_.get(), squares_.get());
   }
 
   HWY_NOINLINE void Merge(double rows) {
@@ -97,6 +84,8 @@ class RowMoments {
     count_ = total;
   }
 
+ private:
+  const T* x_ = nullptr;
   int64_t c_;
   double count_ = 0.0;
   Scratch<P> shift_;
@@ -157,14 +146,21 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const Vec<Stat<T>> floor = FloorOf<Stat<T>>(problem.activation);
+  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedForwardRow;
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
       for (int64_t row = 0; row < rows; ++row, offset += stride) {
         const T* residual = kEnding == Ending::kResidual ? problem.residual + offset : nullptr;
-        RowOutput<T, kEnding, kStream> output{
-            problem.x + offset, residual, problem.y + offset, affine.mean + at, affine.scale + at,
-            affine.shift + at,  floor};
+        RowOutput<T, kEnding, kStream> output{problem.x + offset,
+                                              residual,
+                                              problem.y + offset,
+                                              affine.mean + at,
+                                              affine.scale + at,
+                                              affine.shift + at,
+                                              floor,
+                                              0,
+                                              fetch};
         AlongRow<Stat<T>>(output, c);
       }
     });

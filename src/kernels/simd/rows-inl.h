@@ -85,18 +85,17 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
       gather.Begin();
       if constexpr (Apply::kActive) {
         for (; i + turn <= last && done + turn <= s; i += turn, done += turn) {
-          gather.Prefetch(i, turn);
-          apply.Prefetch(done, turn);
+          gather.Fetch(i, turn);
           for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
           for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
         }
       }
       for (; i + turn <= last; i += turn) {
-        gather.Prefetch(i, turn);
+        gather.Fetch(i, turn);
         for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
       }
       for (; i + lanes <= last; i += lanes) {
-        gather.Prefetch(i, lanes);
+        gather.Fetch(i, lanes);
         gather.Step(i, 0);
       }
       if (i < last) gather.StepN(i, last - i);
@@ -105,12 +104,10 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
   }
   if constexpr (Apply::kActive) {
     for (; done + turn <= s; done += turn) {
-      apply.Prefetch(done, turn);
       for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
     }
     const int64_t line = std::max(lanes, Apply::kLine);
     for (; done + line <= s; done += line) {
-      apply.Prefetch(done, line);
       for (int64_t k = 0; k < line; k += lanes) apply.StreamStep(done + k);
     }
     for (; done + lanes <= s; done += lanes) apply.Step(done);

@@ -21,8 +21,9 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLineBytes = 64;
-// How far ahead of the loads rows are prefetched.
-constexpr int64_t kPrefetchBytes = 1024;
+// How far ahead of the loads rows are fetched: far enough to reach the rows of the next channels, if rows are
+// short.
+constexpr int64_t kAheadBytes = 8192;
 // Places in the data of a channel that determine the first shift of its statistics.
 constexpr int64_t kPlaces = 5;
 
@@ -30,6 +31,15 @@ template <typename P>
 using Tag = hn::ScalableTag<P>;
 template <typename P>
 using Vec = hn::Vec<Tag<P>>;
+
+// Fetches a line into the second-level cache. Never faults.
+HWY_INLINE void FetchLine(uintptr_t address) {
+#if defined(__GNUC__) || defined(__clang__)
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+#else
+  hwy::Prefetch(reinterpret_cast<const uint8_t*>(address));
+#endif
+}
 
 template <typename P>
 HWY_INLINE int64_t Lanes() {
@@ -158,11 +168,12 @@ HWY_INLINE double SumLanes(const P* lanes) {
   return sum;
 }
 
-// Prefetches the lines of the `bytes` bytes that start kPrefetchBytes beyond p. Never faults.
-HWY_INLINE void PrefetchAhead(const void* p, int64_t bytes) {
-  const uintptr_t first = reinterpret_cast<uintptr_t>(p) + kPrefetchBytes;
+// Fetches the lines of the `bytes` bytes that start kAheadBytes beyond p into the second-level cache. Never
+// faults.
+HWY_INLINE void FetchAhead(const void* p, int64_t bytes) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(p) + kAheadBytes;
   for (int64_t line = 0; line < bytes; line += kLineBytes) {
-    hwy::Prefetch(reinterpret_cast<const uint8_t*>(first + static_cast<uintptr_t>(line)));
+    FetchLine(first + static_cast<uintptr_t>(line));
   }
 }
 
