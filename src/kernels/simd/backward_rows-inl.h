@@ -30,16 +30,22 @@ struct GradientData {
   }
 };
 
+// What becomes of the gradient before the activation while it is summed.
+enum class Keep { kNothing, kStore, kStream };
+
 // sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. `head` as in the
-// forward.
-template <typename T, Ending kEnding, int kRows, bool kFirst>
+// forward. kKeep: dy behind the mask goes to `masked`, which is laid out like the data; kStream requires
+// aligned rows.
+template <typename T, Ending kEnding, int kRows, bool kFirst, Keep kKeep = Keep::kNothing>
 HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
                         const simd::Affine<Stat<T>>& affine, Stat<T>* HWY_RESTRICT sum,
-                        Stat<T>* HWY_RESTRICT products, int64_t head = 0) {
+                        Stat<T>* HWY_RESTRICT products, int64_t head = 0, T* HWY_RESTRICT masked = nullptr) {
   using P = Stat<T>;
   constexpr bool kMasked = kEnding != Ending::kPlain;
+  // Parts of lines of several rows at once are better stored than streamed.
+  constexpr bool kStreams = kKeep == Keep::kStream && hn::MaxLanes(Tag<P>()) * sizeof(T) >= kLineBytes;
   const int64_t lanes = Lanes<P>();
-  const auto step = [&](int64_t i, auto&& load, auto&& load_parameter) HWY_ATTR {
+  const auto step = [&](int64_t i, auto&& load, auto&& load_parameter, auto&& put) HWY_ATTR {
     const Vec<P> mean = load_parameter(affine.mean + i);
     const Vec<P> scale = kMasked ? load_parameter(affine.scale + i) : mean;
     const Vec<P> shift = kMasked ? load_parameter(affine.shift + i) : mean;
@@ -50,6 +56,7 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
       const Vec<P> centred = hn::Sub(load(data.x + at), mean);
       const Vec<P> residual = LoadResidual<kEnding>(data.residual + at, load);
       const Vec<P> gradient = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + at));
+      if constexpr (kKeep != Keep::kNothing) put(gradient, masked + at);
       a = hn::Add(a, gradient);
       b = hn::MulAdd(gradient, centred, b);
     }
@@ -60,18 +67,20 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
   for (; i < head; i += lanes) {
     const int64_t n = std::min(lanes, head - i);
     step(
-        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
-        [n](const P* p) HWY_ATTR { return LoadN(p, n); });
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
+        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
   }
   i = head;
   for (; i + lanes <= c; i += lanes) {
     step(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
+        [](Vec<P> v, T* p) HWY_ATTR { kStreams ? Stream(v, p) : Store(v, p); });
   }
   if (i < c) {
+    const int64_t n = c - i;
     step(
-        i, [c, i](const T* p) HWY_ATTR { return LoadN(p, c - i); },
-        [c, i](const P* p) HWY_ATTR { return LoadN(p, c - i); });
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
+        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
   }
 }
 

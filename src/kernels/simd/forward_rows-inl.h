@@ -95,8 +95,7 @@ struct RowOutput {
   }
   HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt(y + i, next);
-    if (!kStream || !fetch) return;
-    FetchAhead(x + i, kLineBytes);
+    if (kStream && fetch) FetchAhead(x + i, kLineBytes);
     if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, kLineBytes);
   }
 };

@@ -99,6 +99,8 @@ struct Gradient {
                              int64_t first, int64_t last);                                                   \
   void inference_ncs(const Inference<T>& problem, const Affine<Stat<T>>& affine, bool stream, int64_t first, \
                      int64_t last);                                                                          \
+  void inference_ncs_runs(const Inference<T>& problem, const NcsPlan& plan, const Affine<Stat<T>>& affine,   \
+                          int64_t first, int64_t last);                                                      \
   void gather_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums, int64_t first,           \
                   int64_t last);                                                                             \
   void fold_nsc(const Forward<T>& problem, const NscPlan& plan, const Sums& sums,                            \

@@ -100,7 +100,7 @@ void run_nsc(const Shape& shape, const Groups& groups, const simd::NscPlan& plan
 template <typename T>
 void forward_nsc(const Forward<T>& problem, const ParallelFor& parallel_for) {
   const Shape& shape = problem.shape;
-  const simd::NscPlan plan = simd::plan_nsc(shape, problem.groups, sizeof(T));
+  const simd::NscPlan plan = simd::plan_nsc(simd::traffic_of(problem), problem.groups);
   SumArrays sum_arrays(plan.units * shape.c);
   AffineArrays<Stat<T>> affine_arrays(problem.groups.count * shape.c);
   const simd::Sums sums = sum_arrays.get();
@@ -116,7 +116,7 @@ void forward_nsc(const Forward<T>& problem, const ParallelFor& parallel_for) {
 
 template <typename T>
 void forward_pieces(const Forward<T>& problem, const ParallelFor& parallel_for) {
-  const simd::PiecePlan plan = simd::plan_pieces(problem.shape, problem.groups, sizeof(T));
+  const simd::PiecePlan plan = simd::plan_pieces(simd::traffic_of(problem), problem.groups);
   SumArrays sums(plan.units);
   AffineArrays<Stat<T>> arrays(problem.groups.count * problem.shape.c);
   const simd::Affine<Stat<T>> affine = arrays.get();
@@ -132,7 +132,7 @@ template <typename T>
 void backward_pieces(const Backward<T>& problem, bool may_stream, const simd::Sums& sums,
                      const ParallelFor& parallel_for) {
   const int64_t statistics = problem.groups.count * problem.shape.c;
-  simd::PiecePlan plan = simd::plan_pieces(problem.shape, problem.groups, sizeof(T));
+  simd::PiecePlan plan = simd::plan_pieces(simd::traffic_of(problem), problem.groups);
   plan.stream = plan.stream && may_stream;
   SumArrays pieces(plan.units);
   AffineArrays<Stat<T>> affine_arrays(statistics);
@@ -171,7 +171,6 @@ void backward_nsc(const Backward<T>& problem, const simd::NscPlan& plan, const s
         simd::fold_backward_nsc(problem, plan, sums, gradient, group, first, last);
       },
       [&](int64_t first, int64_t last) {
-        if (problem.dx == nullptr && problem.dresidual == nullptr) return;
         simd::apply_backward_nsc(problem, plan, affine, gradient, first, last);
       });
 }
@@ -289,7 +288,7 @@ void forward(const Forward<T>& given, const ParallelFor& parallel_for) {
     forward_pieces(problem, parallel_for);
     return;
   }
-  const simd::NcsPlan plan = simd::plan_ncs(problem.shape, problem.groups, sizeof(T));
+  const simd::NcsPlan plan = simd::plan_ncs(simd::traffic_of(problem), problem.groups);
   parallel_for(plan.units, [&](int64_t first, int64_t last) {
     plan.runs ? simd::forward_ncs_runs(problem, plan, first, last)
               : simd::forward_ncs(problem, plan, first, last);
@@ -320,7 +319,7 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
     return;
   }
   if (problem.layout == Layout::kNsc) {
-    simd::NscPlan plan = simd::plan_nsc(shape, problem.groups, sizeof(T));
+    simd::NscPlan plan = simd::plan_nsc(simd::traffic_of(problem), problem.groups);
     plan.stream = plan.stream && may_stream;
     SumArrays sums(plan.units * shape.c);
     backward_nsc(problem, plan, sums.get(), parallel_for);
@@ -331,7 +330,7 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
   if (simd::has_few_channels(shape, problem.groups)) {
     backward_pieces(problem, may_stream, sums.get(), parallel_for);
   } else {
-    simd::NcsPlan plan = simd::plan_ncs(shape, problem.groups, sizeof(T));
+    simd::NcsPlan plan = simd::plan_ncs(simd::traffic_of(problem), problem.groups);
     plan.stream = plan.stream && may_stream;
     parallel_for(plan.units, [&](int64_t first, int64_t last) {
       plan.runs ? simd::backward_ncs_runs(problem, plan, sums.get(), first, last)
@@ -353,14 +352,17 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
     affine.scale[c] = (given.weight != nullptr ? given.weight[c] : P{1}) / given.running_std[c];
     affine.shift[c] = given.bias != nullptr ? given.bias[c] : P{0};
   }
+  const Groups whole = contiguous_groups(shape.n, shape.n);
   if (given.layout == Layout::kNcs) {
-    const bool stream = simd::streams(shape, sizeof(T));
-    parallel_for(shape.n * shape.c, [&](int64_t first, int64_t last) {
-      simd::inference_ncs(given, affine, stream, first, last);
+    const simd::NcsPlan plan = simd::plan_ncs(simd::traffic_of(given), whole);
+    // Data in cache is read faster than the coefficients of runs.
+    const bool runs = plan.runs && plan.stream;
+    parallel_for(runs ? plan.units : shape.n * shape.c, [&](int64_t first, int64_t last) {
+      runs ? simd::inference_ncs_runs(given, plan, affine, first, last)
+           : simd::inference_ncs(given, affine, plan.stream, first, last);
     });
     return;
   }
-  const Groups whole = contiguous_groups(shape.n, shape.n);
   Forward<T> problem{};
   problem.shape = shape;
   problem.groups = whole;
@@ -368,7 +370,7 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
   problem.x = given.x;
   problem.y = given.y;
   problem.residual = given.residual;
-  const simd::NscPlan plan = simd::plan_nsc(shape, whole, sizeof(T));
+  const simd::NscPlan plan = simd::plan_nsc(simd::traffic_of(problem), whole);
   parallel_for(plan.units,
                [&](int64_t first, int64_t last) { simd::apply_nsc(problem, plan, affine, first, last); });
 }

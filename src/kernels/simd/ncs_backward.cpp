@@ -131,6 +131,7 @@ struct ApplyGradient : GradientRow<T, kEnding> {
     }
     put(hn::Mul(outer_scale, hn::Add(masked, pull)), dx + i);
   }
+  HWY_INLINE void Fetch(int64_t, int64_t) const {}
   HWY_INLINE int64_t Head(int64_t s) const {
     return kStream ? ElementsToLine(dx != nullptr ? dx : dresidual, s) : 0;
   }

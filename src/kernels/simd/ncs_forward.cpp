@@ -92,6 +92,10 @@ struct ApplyAffine {
   HWY_INLINE Vec<P> At(int64_t i) const {
     return At(i, [](const T* p) HWY_ATTR { return Load(p); });
   }
+  // The residual is read for the first time here, x for the second.
+  HWY_INLINE void Fetch(int64_t i, int64_t n) const {
+    if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+  }
   HWY_INLINE int64_t Head(int64_t s) const { return kStream ? ElementsToLine(y, s) : 0; }
   HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
   HWY_INLINE void StepN(int64_t i, int64_t n) {

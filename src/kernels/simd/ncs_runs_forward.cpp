@@ -1,4 +1,4 @@
-// Channels-first training forward with short rows.
+// Channels-first training forward and inference with short rows.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/ncs_runs_forward.cpp"
 #include "kernels/simd/targets.h"
@@ -178,10 +178,54 @@ HWY_INLINE void ForwardNcsRuns(const Forward<T>& problem, const simd::NcsPlan& p
   });
 }
 
-#define RENORM_DEFINE(T)                                                                       \
-  void ForwardNcsRuns_##T(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first, \
-                          int64_t last) {                                                      \
-    ForwardNcsRuns(problem, plan, first, last);                                                \
+template <typename T, Ending kEnding, bool kStream>
+void RunInferenceRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
+                      const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
+  using P = Stat<T>;
+  const Shape& shape = problem.shape;
+  const NcsGeometry geometry{shape, contiguous_groups(shape.n, shape.n), plan};
+  const int64_t stride = shape.c * shape.s;
+  Scratch<P> mean(plan.block * shape.s), scale(plan.block * shape.s), shift(plan.block * shape.s);
+  for (int64_t index = first; index < last; ++index) {
+    const NcsUnit unit = geometry.Unit(index);
+    const int64_t start = geometry.Row(unit, 0, 0);
+    const int64_t head = HeadOf(problem.y + start);
+    Expand(affine.mean + unit.first, unit.width, shape.s, mean.get(head));
+    Expand(affine.scale + unit.first, unit.width, shape.s, scale.get(head));
+    Expand(affine.shift + unit.first, unit.width, shape.s, shift.get(head));
+    for (int64_t offset = start; offset < start + shape.n * stride; offset += stride) {
+      const T* residual = kEnding == Ending::kResidual ? problem.residual + offset : nullptr;
+      RowOutput<T, kEnding, kStream> output{problem.x + offset,
+                                            residual,
+                                            problem.y + offset,
+                                            mean.get(head),
+                                            scale.get(head),
+                                            shift.get(head),
+                                            FloorOf<P>(problem.activation),
+                                            stride,
+                                            /*fetch=*/true};
+      AlongRow<P>(output, unit.width * shape.s);
+    }
+  }
+  if (kStream) hwy::FlushStream();
+}
+
+template <typename T>
+HWY_INLINE void InferenceNcsRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
+                                 const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
+  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
+    RunInferenceRuns<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, first, last);
+  });
+}
+
+#define RENORM_DEFINE(T)                                                                        \
+  void ForwardNcsRuns_##T(const Forward<T>& problem, const simd::NcsPlan& plan, int64_t first,  \
+                          int64_t last) {                                                       \
+    ForwardNcsRuns(problem, plan, first, last);                                                 \
+  }                                                                                             \
+  void InferenceNcsRuns_##T(const Inference<T>& problem, const simd::NcsPlan& plan,             \
+                            const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) { \
+    InferenceNcsRuns(problem, plan, affine, first, last);                                       \
   }
 RENORM_DEFINE(float)
 RENORM_DEFINE(double)
@@ -197,6 +241,11 @@ namespace renorm::kernels {
 
 #define RENORM_EXPORT(T)                                                                                     \
   HWY_EXPORT(ForwardNcsRuns_##T);                                                                            \
+  HWY_EXPORT(InferenceNcsRuns_##T);                                                                          \
+  void simd::inference_ncs_runs(const Inference<T>& problem, const NcsPlan& plan,                            \
+                                const Affine<Stat<T>>& affine, int64_t first, int64_t last) {                \
+    HWY_DYNAMIC_DISPATCH(InferenceNcsRuns_##T)(problem, plan, affine, first, last);                          \
+  }                                                                                                          \
   void simd::forward_ncs_runs(const Forward<T>& problem, const NcsPlan& plan, int64_t first, int64_t last) { \
     HWY_DYNAMIC_DISPATCH(ForwardNcsRuns_##T)(problem, plan, first, last);                                    \
   }

@@ -5,8 +5,9 @@
 namespace renorm::kernels::simd {
 namespace {
 
-// Outputs of at least this size bypass the cache: they would only evict the data that is read next.
-constexpr int64_t kStreamBytes = int64_t{8} << 20;
+// Outputs bypass the cache if inputs and outputs together have this size: they would only evict the data that
+// is read next.
+constexpr int64_t kStreamBytes = int64_t{16} << 20;
 // Channels-first blocks span about this many neighbouring values of an example.
 constexpr int64_t kBlockValues = 1024;
 // Channels-first rows shorter than this, and not of whole cache lines, are taken as runs. The limit is higher
@@ -28,44 +29,42 @@ constexpr int64_t kSmallChannels = 512;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t row_bytes(const Shape& shape, size_t value_bytes) {
-  return shape.s * static_cast<int64_t>(value_bytes);
-}
+int64_t row_bytes(const Traffic& traffic) { return traffic.shape.s * traffic.value_bytes; }
 
-bool fetches(const Shape& shape, size_t value_bytes) {
-  return row_bytes(shape, value_bytes) <= kFetchedRowBytes;
-}
+bool fetches(const Traffic& traffic) { return row_bytes(traffic) <= kFetchedRowBytes; }
 
 }  // namespace
 
-bool streams(const Shape& shape, size_t value_bytes) {
-  return shape.n * shape.c * row_bytes(shape, value_bytes) >= kStreamBytes;
+bool streams(const Traffic& traffic) {
+  const Shape& shape = traffic.shape;
+  return traffic.arrays * shape.n * shape.c * row_bytes(traffic) >= kStreamBytes;
 }
 
-NcsPlan plan_ncs(const Shape& shape, const Groups& groups, size_t value_bytes) {
-  const bool stream = streams(shape, value_bytes);
-  const bool whole_lines = row_bytes(shape, value_bytes) % kLineBytes == 0;
+NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups) {
+  const Shape& shape = traffic.shape;
+  const bool stream = streams(traffic);
+  const bool whole_lines = row_bytes(traffic) % kLineBytes == 0;
   const bool runs = !whole_lines && shape.s < (stream ? kShortStreamedRow : kShortRow);
   const int64_t block = std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(kMaxBlock, shape.c));
   const int64_t blocks = ceil_div(shape.c, block);
-  return {block, blocks, groups.count * blocks, stream, runs, fetches(shape, value_bytes)};
+  return {block, blocks, groups.count * blocks, stream, runs, fetches(traffic)};
 }
 
 bool has_few_channels(const Shape& shape, const Groups& groups) {
   return groups.count * shape.c <= kFewUnits && groups.size * shape.s >= 2 * kPieceValues;
 }
 
-PiecePlan plan_pieces(const Shape& shape, const Groups& groups, size_t value_bytes) {
+PiecePlan plan_pieces(const Traffic& traffic, const Groups& groups) {
+  const Shape& shape = traffic.shape;
   const int64_t pieces = ceil_div(groups.size * shape.s, kPieceValues);
-  return {kPieceValues, pieces, groups.count * shape.c * pieces, streams(shape, value_bytes),
-          fetches(shape, value_bytes)};
+  return {kPieceValues, pieces, groups.count * shape.c * pieces, streams(traffic), fetches(traffic)};
 }
 
-NscPlan plan_nsc(const Shape& shape, const Groups& groups, size_t value_bytes) {
-  const int64_t all = groups.size * shape.s;
+NscPlan plan_nsc(const Traffic& traffic, const Groups& groups) {
+  const int64_t all = groups.size * traffic.shape.s;
   const int64_t rows = ceil_div(all, kMaxBlocks * kRowMultiple) * kRowMultiple;
   const int64_t blocks = ceil_div(all, rows);
-  return {rows, blocks, groups.count * blocks, streams(shape, value_bytes)};
+  return {rows, blocks, groups.count * blocks, streams(traffic)};
 }
 
 bool has_small_groups(const Shape& shape, const Groups& groups) {

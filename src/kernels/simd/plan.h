@@ -2,7 +2,6 @@
 // so that results do not either.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "kernels/problem.h"
@@ -10,16 +9,36 @@
 
 namespace renorm::kernels::simd {
 
-// Whether outputs of this shape bypass the cache. value_bytes is the size of a value of x.
-bool streams(const Shape& shape, size_t value_bytes);
+// The data that a problem moves: arrays of its shape, inputs and outputs, and the size of one value.
+struct Traffic {
+  Shape shape;
+  int64_t arrays;
+  int64_t value_bytes;
+};
 
-NcsPlan plan_ncs(const Shape& shape, const Groups& groups, size_t value_bytes);
+template <typename T>
+Traffic traffic_of(const Forward<T>& problem) {
+  return {problem.shape, problem.residual == nullptr ? 2 : 3, sizeof(T)};
+}
+template <typename T>
+Traffic traffic_of(const Inference<T>& problem) {
+  return {problem.shape, problem.residual == nullptr ? 2 : 3, sizeof(T)};
+}
+template <typename T>
+Traffic traffic_of(const Backward<T>& problem) {
+  return {problem.shape, problem.residual == nullptr ? 3 : 5, sizeof(T)};
+}
+
+// Whether outputs bypass the cache.
+bool streams(const Traffic& traffic);
+
+NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups);
 
 // For channels-first problems whose channels and groups are too few to share work by.
 bool has_few_channels(const Shape& shape, const Groups& groups);
-PiecePlan plan_pieces(const Shape& shape, const Groups& groups, size_t value_bytes);
+PiecePlan plan_pieces(const Traffic& traffic, const Groups& groups);
 
-NscPlan plan_nsc(const Shape& shape, const Groups& groups, size_t value_bytes);
+NscPlan plan_nsc(const Traffic& traffic, const Groups& groups);
 
 // For channels-last problems whose groups have at most kMaxSmallRows rows.
 bool has_small_groups(const Shape& shape, const Groups& groups);

@@ -86,6 +86,7 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
       if constexpr (Apply::kActive) {
         for (; i + turn <= last && done + turn <= s; i += turn, done += turn) {
           gather.Fetch(i, turn);
+          apply.Fetch(done, turn);
           for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
           for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
         }
@@ -104,10 +105,12 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
   }
   if constexpr (Apply::kActive) {
     for (; done + turn <= s; done += turn) {
+      apply.Fetch(done, turn);
       for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
     }
     const int64_t line = std::max(lanes, Apply::kLine);
     for (; done + line <= s; done += line) {
+      apply.Fetch(done, line);
       for (int64_t k = 0; k < line; k += lanes) apply.StreamStep(done + k);
     }
     for (; done + lanes <= s; done += lanes) apply.Step(done);
