@@ -35,9 +35,10 @@ struct ExportOptions {
 
 constexpr const char* kExamples =
     R"(The ending of FILE chooses the format. Both contain the classes and the preprocessing:
-  .safetensors  the weights by name, for 'renorm predict' and other programs
-  .pt           TorchScript, which LibTorch and PyTorch open without renorm:
-                model = torch.jit.load("FILE.pt")
+  .safetensors  the weights by name, for 'renorm predict' and other programs; the format to share, because it
+                holds no code
+  .pt           TorchScript, which LibTorch and PyTorch open without renorm: model = torch.jit.load("FILE.pt");
+                a program, which others run only if they trust you
 The input is float images [n, channels, height, width], (byte / 255 - mean) / std; the output is logits. The file
 is read back and compared with the run's own model on random images.
 
@@ -123,6 +124,14 @@ void print_model(const train::OpenedRun& run, const exporting::ReadyModel& expor
   }
 }
 
+void print_use(const std::string& file, exporting::ModelFormat format) {
+  const bool is_code = format == exporting::ModelFormat::kTorchScript;
+  print_line("use", fmt::format("renorm predict {} IMAGE...{}", printable(shell_quoted(file)),
+                                is_code ? " --trust-code" : ""));
+  if (is_code)
+    print_line("share", "this file is a program; export to .safetensors for people you do not know");
+}
+
 void check(const ExportOptions& options) {
   if (options.run.empty()) throw UsageError("'renorm export' needs DIR, the folder of a run");
   if (options.to.empty()) throw UsageError("'renorm export' needs --to FILE.safetensors or --to FILE.pt");
@@ -159,7 +168,7 @@ void run(const ExportOptions& options) {
   print_model(run, exported);
   print_line("check", check_text(found));
   if (!speed.empty()) print_line("speed", speed);
-  print_line("use", fmt::format("renorm predict {} IMAGE...", printable(shell_quoted(options.to))));
+  print_use(options.to, format);
 }
 
 }  // namespace

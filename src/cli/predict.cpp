@@ -25,8 +25,7 @@ namespace {
 struct PredictOptions {
   std::string model;  // FILE, or the folder of a run
   std::vector<std::string> images;
-  std::string checkpoint;  // of a run; "" = last
-  bool raw = false;        // of a run
+  exporting::OpenModelOptions open;
   int64_t top = 5;
   int threads = 0;  // 0: all CPUs, or the number of the run
   bool json = false;
@@ -37,8 +36,11 @@ constexpr const char* kExamples =
 converted to grey for models of grey images. Unreadable images are reported and the others are predicted. The
 exit code is then 65, or 66 if all unreadable images are missing files.
 
+A .safetensors file holds numbers only. A .pt file is a program with your rights: it is not run without
+--trust-code.
+
 Examples:
-  renorm predict first.pt cat.jpg dog.png
+  renorm predict first.safetensors cat.jpg dog.png
   renorm predict runs/first --checkpoint best --top 1 --json photos/*.jpg
 )";
 
@@ -241,7 +243,7 @@ void check(const PredictOptions& options) {
 void run(const PredictOptions& options) {
   check(options);
   const torch::NoGradGuard no_grad;
-  exporting::ReadyModel model = exporting::open_model(options.model, options.checkpoint, options.raw);
+  exporting::ReadyModel model = exporting::open_model(options.model, options.open);
   const int threads = options.threads > 0 ? options.threads : model.threads;
   if (threads > 0) at::set_num_threads(threads);
   const ImageInput input(model.card.input);
@@ -277,9 +279,12 @@ Command add_predict(CLI::App& program) {
       ->capture_default_str();
   app->add_flag("--json", options->json, "print one JSON document");
   app->add_option("--threads", options->threads, "threads; 0: all CPUs, or the run's number")->type_name("N");
-  app->add_option("--checkpoint", options->checkpoint, "of a run: last, best or step-N; without it, last")
+  app->add_option("--checkpoint", options->open.checkpoint,
+                  "of a run: last, best or step-N; without it, last")
       ->type_name("NAME");
-  app->add_flag("--raw", options->raw, "of a run: raw instead of averaged weights");
+  app->add_flag("--raw", options->open.raw, "of a run: raw instead of averaged weights");
+  app->add_flag("--trust-code", options->open.trust_code,
+                "run the program in a .pt file: only for files of people you trust");
   app->footer(kExamples + ("\n" + exit_codes_text()));
   return {app, [options] { run(*options); }};
 }

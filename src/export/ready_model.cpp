@@ -132,6 +132,14 @@ ReadyModel decode_torchscript(const std::string& bytes, const std::string& file)
   return ready;
 }
 
+void check_trusted(const std::string& file, ModelFormat format, bool trust_code) {
+  if (format != ModelFormat::kTorchScript || trust_code) return;
+  throw UsageError(fmt::format(
+      "'{}' is TorchScript, a program that can read and change your files, and was not run; use a "
+      ".safetensors file, which holds no code, or give --trust-code if you trust its author",
+      printable(file)));
+}
+
 // A run with the chosen weights in place.
 struct LoadedRun {
   train::OpenedRun run;
@@ -193,19 +201,20 @@ ReadyModel decode_model(const std::string& bytes, const std::string& file, Model
                                              : decode_safetensors(bytes, file);
 }
 
-ReadyModel open_model(const std::string& path, const std::string& checkpoint, bool raw) {
+ReadyModel open_model(const std::string& path, const OpenModelOptions& options) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return model_of_run(path, checkpoint, raw);
+  if (std::filesystem::is_directory(path, error)) return model_of_run(path, options.checkpoint, options.raw);
   if (!std::filesystem::exists(path, error)) {
     throw MissingInputError(fmt::format("no such file or folder: '{}'", printable(path)));
   }
   const ModelFormat format = model_format(path);
-  if (!checkpoint.empty() || raw) {
+  if (!options.checkpoint.empty() || options.raw) {
     throw UsageError(
         fmt::format("--checkpoint and --raw need the folder of a run; the weights in the file '{}' "
                     "were chosen when it was exported",
                     printable(path)));
   }
+  check_trusted(path, format, options.trust_code);
   return decode_model(read_file(path), path, format);
 }
 

@@ -28,10 +28,17 @@ struct ReadyModel {
   // Float images [n, channels, height, width] -> logits [n, classes]. Throws DataError.
   std::function<torch::Tensor(const torch::Tensor&)> logits;
 };
-// Reads the bytes of encode_model. `file` is for messages. Throws DataError that starts with it.
+// Reads the bytes of encode_model. `file` is for messages. Throws DataError that starts with it. TorchScript
+// can run any code when it is read: the bytes must be trusted.
 ReadyModel decode_model(const std::string& bytes, const std::string& file, ModelFormat format);
-// From an exported file or the folder of a run. `checkpoint` and `raw` (not the averaged weights) are for
-// runs; for a file they must be "" and false. Throws UsageError, MissingInputError, DataError.
-ReadyModel open_model(const std::string& path, const std::string& checkpoint, bool raw);
+
+struct OpenModelOptions {
+  std::string checkpoint;   // of a run, "" = last; must be "" for a file
+  bool raw = false;         // of a run: not the averaged weights; must be false for a file
+  bool trust_code = false;  // whether a TorchScript file, which is a program, may be run
+};
+// From an exported file or the folder of a run. Throws UsageError, also for a TorchScript file that is not
+// trusted, MissingInputError, DataError.
+ReadyModel open_model(const std::string& path, const OpenModelOptions& options);
 
 }  // namespace renorm::exporting

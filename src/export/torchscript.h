@@ -21,7 +21,8 @@ struct TorchScript {
   torch::jit::Module module;  // on the CPU
   std::string extra;          // the content of the extra file; "" if it is missing
 };
-// Throws DataError that starts with `file`.
+// Reading can run code of the archive: `bytes` must come from this process or from somebody trusted. Throws
+// DataError that starts with `file`.
 TorchScript read_torchscript(const std::string& bytes, const std::string& file,
                              const std::string& extra_name);
 

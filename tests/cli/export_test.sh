@@ -60,7 +60,7 @@ prints "raw, of step 2"
 predict 0 "$work/run" "$work/one.png" "$work/two.png" --json
 cp "$work/out" "$work/expected.json"
 for name in plain.pt folded-plain.pt plain.safetensors folded-plain.safetensors; do
-  predict 0 "$work/$name" "$work/one.png" "$work/two.png" --json --threads 1
+  predict 0 "$work/$name" "$work/one.png" "$work/two.png" --json --threads 1 --trust-code
   [ ! -s "$work/err" ] || fail "predict: something on standard error"
   python3 - "$work/out" "$work/expected.json" "$work" <<'END_OF_PYTHON' || fail "$name predicts something else"
 import json, sys
@@ -80,7 +80,7 @@ END_OF_PYTHON
 done
 predict 0 "$work/run" --checkpoint step-10 --raw "$work/one.png" --top 100 --json
 cp "$work/out" "$work/expected.json"
-predict 0 "$work/raw.pt" "$work/one.png" --top 10 --json
+predict 0 "$work/raw.pt" "$work/one.png" --top 10 --json --trust-code
 python3 - "$work/out" "$work/expected.json" <<'END_OF_PYTHON' || fail "raw weights of step 10 predict something else"
 import json, sys
 actual, expected = (json.load(open(name))["images"][0]["predictions"] for name in sys.argv[1:3])
@@ -91,7 +91,7 @@ for guess, want in zip(actual, expected):
 END_OF_PYTHON
 
 # For people: a name, then the classes. More images than are computed at once.
-predict 0 "$work/plain.pt" "$work/one.png" --top 2
+predict 0 "$work/plain.pt" "$work/one.png" --top 2 --trust-code
 [ "$(wc -l <"$work/out")" -eq 3 ] || fail "predict --top 2 does not print three lines"
 prints "$work/one.png"
 grep -qE -e '^ +[0-9]+\.[0-9]{2} %  class-00[0-9]$' "$work/out" || fail "no class with its probability"
@@ -103,11 +103,11 @@ predict 0 "$work/plain.safetensors" $many --top 1
 [ "$(sort -u "$work/out" | wc -l)" -le 4 ] || fail "the same image is predicted differently"
 
 # Bad images among good ones.
-predict 65 "$work/plain.pt" "$work/text.jpg" "$work/one.png" "$work/none.png" "$work/cut.png" --top 1
+predict 65 "$work/plain.pt" "$work/text.jpg" "$work/one.png" "$work/none.png" "$work/cut.png" --top 1 --trust-code
 [ "$(wc -l <"$work/out")" -eq 2 ] || fail "the good image is not predicted"
 [ "$(wc -l <"$work/err")" -eq 3 ] || fail "not one line for each bad image"
 for name in text.jpg none.png cut.png; do complains "$name"; done
-predict 65 "$work/plain.pt" "$work/text.jpg" "$work/one.png" --json
+predict 65 "$work/plain.pt" "$work/text.jpg" "$work/one.png" --json --trust-code
 complains text.jpg
 python3 - "$work/out" <<'END_OF_PYTHON' || fail "the JSON lacks the bad image"
 import json, sys
@@ -115,21 +115,37 @@ images = json.load(open(sys.argv[1]))["images"]
 assert "text.jpg" in images[0]["error"] and "predictions" not in images[0]
 assert len(images[1]["predictions"]) == 5 and "error" not in images[1]
 END_OF_PYTHON
-predict 66 "$work/plain.pt" "$work/none.png" "$work/one.png"
+predict 66 "$work/plain.pt" "$work/none.png" "$work/one.png" --trust-code
 complains none.png
+
+# A .pt file is a program: without --trust-code it is not even read.
+echo "a text" >"$work/text.pt"
+for name in plain.pt folded-plain.pt text.pt; do
+  run 2 predict "$work/$name" "$work/one.png"
+  complains "$work/$name"
+  complains "is TorchScript, a program that can read and change your files, and was not run"
+  complains --trust-code
+  complains ".safetensors"
+done
+predict 0 "$work/plain.safetensors" "$work/one.png"
+run 0 export "$work/run" --to "$work/shared.pt"
+prints "renorm predict $work/shared.pt IMAGE... --trust-code"
+prints "export to .safetensors"
+run 0 export "$work/run" --to "$work/shared.safetensors"
+prints "renorm predict $work/shared.safetensors IMAGE..."
+grep -q -e program -e --trust-code "$work/out" && fail "a safetensors file is called a program"
 
 # Models that are none.
 run 66 predict "$work/none.pt" "$work/one.png"
 run 2 predict "$work/text.jpg" "$work/one.png"
 complains ".safetensors"
-cp "$work/text.jpg" "$work/text.pt"
-run 65 predict "$work/text.pt" "$work/one.png"
+run 65 predict "$work/text.pt" "$work/one.png" --trust-code
 complains "$work/text.pt"
 cp "$work/text.jpg" "$work/text.safetensors"
 run 65 predict "$work/text.safetensors" "$work/one.png"
 complains "$work/text.safetensors"
 head -c 6000 "$work/plain.pt" >"$work/torn.pt"
-run 65 predict "$work/torn.pt" "$work/one.png"
+run 65 predict "$work/torn.pt" "$work/one.png" --trust-code
 complains TorchScript
 head -c 6000 "$work/plain.safetensors" >"$work/torn.safetensors"
 run 65 predict "$work/torn.safetensors" "$work/one.png"
@@ -147,14 +163,14 @@ predict 0 "$work/wide.safetensors" "$work/one.png" "$work/two.png" --top 1
 mkdir "$work/empty"
 run 66 predict "$work/empty" "$work/one.png"
 run 66 predict "$work/run" "$work/one.png" --checkpoint step-15
-run 2 predict "$work/plain.pt" "$work/one.png" --raw
-run 2 predict "$work/plain.pt" "$work/one.png" --checkpoint best
-run 2 predict "$work/plain.pt"
+run 2 predict "$work/plain.pt" "$work/one.png" --raw --trust-code
+run 2 predict "$work/plain.pt" "$work/one.png" --checkpoint best --trust-code
+run 2 predict "$work/plain.pt" --trust-code
 complains IMAGE
 run 2 predict
-run 2 predict "$work/plain.pt" "$work/one.png" --top 0
+run 2 predict "$work/plain.pt" "$work/one.png" --top 0 --trust-code
 complains --top
-run 2 predict "$work/plain.pt" "$work/one.png" --threads -1
+run 2 predict "$work/plain.pt" "$work/one.png" --threads -1 --trust-code
 complains --threads
 
 # A refused export changes nothing.

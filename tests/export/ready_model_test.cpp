@@ -5,11 +5,14 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/files.h"
 #include "export/torchscript.h"
 #include "models/norm.h"
 #include "record/safetensors.h"
@@ -131,6 +134,56 @@ TEST(TorchScriptFile, WhoseCardIsOfAnotherNetIsRefusedWhenItRuns) {
                  decoded().logits(torch::zeros({1, 2, 12, 10}));
                }),
                {"FILE.pt", "its program fails"});
+}
+
+// An archive with a good card whose program makes the file `victim`.
+std::string forged_archive(const std::string& victim) {
+  torch::jit::Module script("Forged");
+  script.define("def forward(self, images):\n  return torch.from_file('" + victim + "', True, 1)\n");
+  std::ostringstream stream;
+  script.save(stream, {{"renorm.json", to_json(card_for(kSmall, false))}});
+  return stream.str();
+}
+
+class UntrustedFile : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return folder_.path(name); }
+  void put(const std::string& name, const std::string& bytes) const { write_durably(path(name), bytes); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(UntrustedFile, WithCodeIsNotRead) {
+  const std::string victim = path("victim");
+  put("forged.pt", forged_archive(victim));
+  put("text.pt", "a text");
+  for (const char* name : {"forged.pt", "text.pt"}) {
+    expect_parts(message_of<UsageError>([&] { open_model(path(name), {}); }),
+                 {name, "a program", "was not run", "--trust-code", ".safetensors"});
+  }
+  EXPECT_FALSE(std::filesystem::exists(victim));
+}
+
+// The danger is real: this is what the flag allows.
+TEST_F(UntrustedFile, RunsWithYourRightsIfItIsTrusted) {
+  put("forged.pt", forged_archive(path("victim")));
+  OpenModelOptions options;
+  options.trust_code = true;
+  ReadyModel model = open_model(path("forged.pt"), options);
+  message_of<DataError>([&] { model.logits(torch::zeros({1, 3, 12, 10})); });
+  EXPECT_TRUE(std::filesystem::exists(path("victim")));
+}
+
+TEST_F(UntrustedFile, OfSafetensorsNeedsNoTrust) {
+  put("FILE.safetensors", file_of(kSmall, true, ModelFormat::kSafetensors));
+  EXPECT_EQ(open_model(path("FILE.safetensors"), {}).card.model, kSmall.model);
+}
+
+// The ending decides: an archive with another name is not loaded as one.
+TEST_F(UntrustedFile, WithCodeUnderAnotherNameIsRefused) {
+  put("forged.safetensors", forged_archive(path("victim")));
+  message_of<DataError>([&] { open_model(path("forged.safetensors"), {}); });
+  EXPECT_FALSE(std::filesystem::exists(path("victim")));
 }
 
 TEST(SafetensorsFile, PlainHasTheNamesOfTheTrainedNet) {
