@@ -73,12 +73,18 @@ std::string read_rest(int descriptor, const std::string& path, int64_t stated, i
   return bytes;
 }
 
-// Follows links, so that replacing the file does not replace the link.
-std::string final_path(const std::string& path) {
+bool is_link(const fs::path& path) {
+  std::error_code error;
+  return fs::is_symlink(fs::symlink_status(path, error));
+}
+
+// With kFollow the end of the links, so that replacing the file does not replace a link.
+std::string final_path(const std::string& path, Links links) {
+  if (links == Links::kReplace) return path;
   fs::path target = path;
   for (int i = 0; i < kMaxLinks; ++i) {
+    if (!is_link(target)) break;
     std::error_code error;
-    if (!fs::is_symlink(fs::symlink_status(target, error))) break;
     const fs::path next = fs::read_symlink(target, error);
     if (error) break;
     target = next.is_absolute() ? next : target.parent_path() / next;
@@ -115,6 +121,7 @@ int fill(Descriptor& descriptor, const std::string& bytes) {
 // Some file systems have no modes, so a mode that cannot be set is not an error.
 void copy_mode(const std::string& from, const Descriptor& to) {
   struct stat status = {};
+  if (is_link(from)) return;
   if (::stat(from.c_str(), &status) == 0) static_cast<void>(::fchmod(to.get(), status.st_mode & 0777));
 }
 
@@ -154,7 +161,11 @@ bool cut(int descriptor, int64_t size) {
 
 std::string read_file(const std::string& path, int64_t limit) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer. For regular files it has no effect.
-  const Descriptor descriptor(open_file(path, O_RDONLY | O_NONBLOCK));
+  return read_opened(open_file(path, O_RDONLY | O_NONBLOCK), path, limit);
+}
+
+std::string read_opened(int number, const std::string& path, int64_t limit) {
+  const Descriptor descriptor(number);
   if (!descriptor.valid()) {
     const int error = errno;
     if (is_missing(error)) throw MissingInputError(failure("read", path, error));
@@ -172,11 +183,11 @@ std::string read_file(const std::string& path, int64_t limit) {
   return read_rest(descriptor.get(), path, status.st_size, limit);
 }
 
-void check_writable(const std::string& path) {
-  const std::string target = final_path(path);
+void check_writable(const std::string& path, Links links) {
+  const std::string target = final_path(path, links);
   if (target.empty()) throw OutputError(failure("write", path, ENOENT));
   std::error_code error;
-  if (fs::exists(target, error)) {
+  if (fs::exists(target, error) && !is_link(target)) {
     if (!fs::is_regular_file(target, error)) {
       throw OutputError(fmt::format("cannot write '{}': it is not a regular file", printable(path)));
     }
@@ -200,8 +211,8 @@ void make_writable_folder(const std::string& path) {
   for (const std::string& folder : missing) sync_folder(parent_folder(folder));
 }
 
-void write_atomically(const std::string& path, const std::string& bytes) {
-  const std::string target = final_path(path);
+void write_atomically(const std::string& path, const std::string& bytes, Links links) {
+  const std::string target = final_path(path, links);
   Temporary temporary = make_temporary(target);
   if (!temporary.descriptor.valid()) throw IoError(failure("write", path, temporary.error));
   copy_mode(target, temporary.descriptor);

@@ -12,17 +12,24 @@ namespace renorm {
 // longer than `limit` bytes, IoError.
 std::string read_file(const std::string& path, int64_t limit = int64_t{1} << 40);
 
+// The rest of read_file after open(2): `descriptor` is its result, with errno if it is negative; it is
+// closed. The file was opened with O_NONBLOCK.
+std::string read_opened(int descriptor, const std::string& path, int64_t limit);
+
+// A symbolic link with the name of an output file: the file that it points to is replaced, or the link
+// itself.
+enum class Links { kFollow, kReplace };
+
 // Throws OutputError unless `path` can be created or replaced now. Leaves nothing behind.
-void check_writable(const std::string& path);
+void check_writable(const std::string& path, Links links = Links::kFollow);
 
 // Creates the folder and its parents. Throws OutputError unless a file can be created in it now. Leaves only
 // the folder behind.
 void make_writable_folder(const std::string& path);
 
 // Replaces `path` by `bytes` in one step and waits until they are on disk. A reader sees the old file or the
-// new one. Follows a symbolic link. Throws IoError; then the old file is unchanged, with nothing left beside
-// it.
-void write_atomically(const std::string& path, const std::string& bytes);
+// new one. Throws IoError; then the old file is unchanged, with nothing left beside it.
+void write_atomically(const std::string& path, const std::string& bytes, Links links = Links::kFollow);
 
 // Creates a new file of `bytes` and waits until it is on disk. Its name is durable only after sync_folder.
 // Throws IoError, also if the file exists.

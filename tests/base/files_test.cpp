@@ -132,6 +132,20 @@ TEST_F(Files, ReplacingFollowsLinksAndKeepsTheMode) {
   EXPECT_TRUE(fs::is_symlink(path("dangling")));
 }
 
+TEST_F(Files, LinkIsReplacedWhereItIsNotFollowed) {
+  put("target", "old");
+  fs::create_symlink("target", path("link"));
+  fs::create_symlink(folder_, path("to_folder"));
+  for (const char* name : {"link", "to_folder"}) {
+    check_writable(path(name), Links::kReplace);
+    write_atomically(path(name), "new", Links::kReplace);
+    EXPECT_FALSE(fs::is_symlink(path(name)));
+    EXPECT_EQ(get(name), "new");
+  }
+  EXPECT_EQ(get("target"), "old");
+  EXPECT_EQ(files(), 3U);
+}
+
 TEST_F(Files, WritingErrorsAreIoErrorsAndLeaveNothing) {
   expect_error<IoError>("cannot write '" + path("absent/a") + "': No such file",
                         [&] { write_atomically(path("absent/a"), "x"); });
