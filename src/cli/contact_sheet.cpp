@@ -4,12 +4,13 @@
 #include <png.h>
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "base/errors.h"
 #include "data/image_decode.h"
+#include "data/strokes.h"
 
 namespace renorm::cli {
 namespace {
@@ -153,13 +154,15 @@ std::string contact_sheet_png(const data::FolderIndex& index, const data::Transf
   return contact_sheet_png(images, size);
 }
 
-std::string contact_sheet_png(const std::string& spec, const SheetSize& size) {
-  data::OpenOptions open;
-  open.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (const auto index = data::open_folder_index(spec, open)) {
-    return contact_sheet_png(*index, open.images.transform, size);
-  }
-  return contact_sheet_png(data::open_byte_dataset(spec, open).train, size);
+std::string built_in_contact_sheet_png(const std::string& spec, SheetSize size) {
+  std::optional<data::StrokesOptions> options = data::strokes_of_spec(spec);
+  if (!options) return "";
+  // A larger set contains the smaller one.
+  options->classes = std::min(options->classes, size.classes);
+  options->train = std::min(options->train, size.images);
+  options->test = 1;
+  const auto silent = [](int64_t /*done*/, int64_t /*total*/) {};
+  return contact_sheet_png(data::generate_strokes(*options, /*threads=*/1, silent).train, size);
 }
 
 }  // namespace renorm::cli

@@ -20,7 +20,8 @@ std::string contact_sheet_png(const data::ByteImages& images, const SheetSize& s
 // The centre of each training image, as in evaluation. Throws MissingInputError, DataError, IoError too.
 std::string contact_sheet_png(const data::FolderIndex& index, const data::TransformOptions& transform,
                               const SheetSize& size);
-// Of the training images of a data set. Throws as data::open_dataset does too.
-std::string contact_sheet_png(const std::string& spec, const SheetSize& size);
+// Of the built-in data set with this spec, of which no other images are drawn. "" for a data set in files.
+// Throws UsageError if the spec is invalid.
+std::string built_in_contact_sheet_png(const std::string& spec, SheetSize size);
 
 }  // namespace renorm::cli

@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "base/errors.h"
-#include "base/files.h"
+#include "base/foreign_folder.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/contact_sheet.h"
 #include "cli/help.h"
+#include "data/image_decode.h"
 #include "experiments/experiment_folder.h"
 #include "experiments/gather.h"
 #include "experiments/reproduce.h"
@@ -39,15 +39,23 @@ bool holds_experiment(const std::string& folder) {
   return std::filesystem::exists(fmt::format("{}/{}", folder, experiments::kResultsFile));
 }
 
-// The contact sheet in the folder or, if the data can be read now, a new one. "" if neither is there: a
-// report needs none.
+// The contact sheet in the folder, which may come from a stranger. Throws DataError unless it is a PNG file.
+std::string stored_sheet(const std::string& folder) {
+  std::string bytes = read_file_inside(folder, experiments::kPreviewFile, kMaxImageBytes);
+  if (data::is_png(bytes)) return bytes;
+  throw DataError(fmt::format("{}/{}: not a PNG file", printable(folder), experiments::kPreviewFile));
+}
+
+// The contact sheet in the folder or, of built-in data, a new one. "" if neither is there: a report needs
+// none. Data in files are not opened, because the results may name any folder of the reader.
 std::string contact_sheet(const std::string& folder, const std::string& data) {
-  const std::string stored = fmt::format("{}/{}", folder, experiments::kPreviewFile);
-  if (std::filesystem::exists(stored)) return read_file(stored, kMaxImageBytes);
+  std::error_code error;
+  const std::filesystem::path stored = std::filesystem::path(folder) / experiments::kPreviewFile;
+  if (std::filesystem::exists(std::filesystem::symlink_status(stored, error))) return stored_sheet(folder);
   try {
-    return contact_sheet_png(data, {});
-  } catch (const std::exception&) {
-    return "";
+    return built_in_contact_sheet_png(data, {});
+  } catch (const UsageError&) {
+    return "";  // data of another version
   }
 }
 
@@ -72,18 +80,21 @@ void run(const ReportOptions& options) {
   }
   const std::string file = options.out.empty() ? options.folders.front() + "/report.html" : options.out;
   const record::Results results = open_results(options.folders);
-  check_writable(file);
-  write_report(results, options.folders.front(), file);
+  // A link inside a folder of a stranger is not followed, one that the user gives is.
+  const Links links = options.out.empty() ? Links::kReplace : Links::kFollow;
+  check_writable(file, links);
+  write_report(results, options.folders.front(), file, links);
   fmt::print("report         {}\n", printable(file));
 }
 
 }  // namespace
 
-void write_report(const record::Results& results, const std::string& folder, const std::string& file) {
+void write_report(const record::Results& results, const std::string& folder, const std::string& file,
+                  Links links) {
   report::ReportExtras extras;
   extras.contact_sheet_png = contact_sheet(folder, results.data);
   extras.contact_sheet_caption = fmt::format("{}: one row per class", results.data);
-  write_atomically(file, report::html(results, extras));
+  write_atomically(file, report::html(results, extras), links);
 }
 
 Command add_report(CLI::App& program) {

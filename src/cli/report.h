@@ -3,12 +3,14 @@
 
 #include <string>
 
+#include "base/files.h"
 #include "record/results.h"
 
 namespace renorm::cli {
 
-// Writes the report of the results of `folder`, with the contact sheet that is stored there or, if the data
-// can be read now, a new one. Throws IoError.
-void write_report(const record::Results& results, const std::string& folder, const std::string& file);
+// Writes the report of the results of `folder`, with the contact sheet that is stored there or, of built-in
+// data, a new one. Throws DataError if the stored one is a link or no PNG file, IoError.
+void write_report(const record::Results& results, const std::string& folder, const std::string& file,
+                  Links links);
 
 }  // namespace renorm::cli

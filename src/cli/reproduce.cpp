@@ -234,7 +234,7 @@ void run(ReproduceOptions options) {
     results = experiments::reproduce(request, view);
   }
   const std::string report = request.folder + "/report.html";
-  write_report(results, request.folder, report);
+  write_report(results, request.folder, report, Links::kReplace);
   if (options.json) {
     fmt::print("{}", to_json(results));
   } else {

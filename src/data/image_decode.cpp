@@ -57,6 +57,8 @@ void check_pixels(ImageSize size, const std::string& file, const DecodeLimits& l
                               size.width, size.height, limits.max_pixels));
 }
 
+bool is_png(const std::string& bytes) { return has(bytes, kPng); }
+
 ImageSize image_size(const std::string& bytes, const std::string& file, const DecodeLimits& limits) {
   const StoredImage stored = decode_stored(bytes, file, limits, DecodePart::kHeader);
   if (!turns_sideways(stored.orientation)) return stored.size;

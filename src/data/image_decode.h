@@ -19,6 +19,9 @@ struct DecodeLimits {
   int64_t wanted_side = 0;
 };
 
+// By the first bytes.
+bool is_png(const std::string& bytes);
+
 // The size of the upright image at full size, from the file's header alone. Throws as decode_image does.
 ImageSize image_size(const std::string& bytes, const std::string& file, const DecodeLimits& limits);
 

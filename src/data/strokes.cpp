@@ -205,6 +205,12 @@ StrokesOptions parse_strokes(const std::string& text) {
   return options;
 }
 
+std::optional<StrokesOptions> strokes_of_spec(const std::string& spec) {
+  const auto [name, rest] = split_spec(spec);
+  if (name != "strokes") return std::nullopt;
+  return parse_strokes(rest);
+}
+
 std::string to_spec(const StrokesOptions& options) { return "strokes:" + options_text(options); }
 
 std::string strokes_usage() { return fmt::format("strokes[:{}]", options_text({})); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "data/byte_images.h"
@@ -28,6 +29,8 @@ struct StrokesOptions {
 // "classes=200,train=100,..." after the name; every field above is a key. Throws UsageError, also for a set
 // of more than 2 GiB.
 StrokesOptions parse_strokes(const std::string& options);
+// The options of "strokes[:OPTIONS]"; nothing for a spec with another name. Throws UsageError.
+std::optional<StrokesOptions> strokes_of_spec(const std::string& spec);
 // The full spec, name and all keys in a fixed order: "strokes:classes=200,...".
 std::string to_spec(const StrokesOptions& options);
 // "strokes[:classes=200,...]" with every key and its default.

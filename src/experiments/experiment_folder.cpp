@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "base/foreign_folder.h"
 #include "base/text.h"
 #include "experiments/experiment.h"
 #include "experiments/reproduce.h"
@@ -65,7 +66,7 @@ bool holds_results(const std::string& folder) {
 
 record::Results read_results(const std::string& folder) {
   const std::string file = fmt::format("{}/{}", folder, kResultsFile);
-  record::Results results = record::parse_results(read_file(file), file);
+  record::Results results = record::parse_results(read_file_inside(folder, kResultsFile), file);
   const ExperimentKind* kind = find_experiment(results.name);
   if (kind != nullptr) results.reference = kind->reference;
   return results;

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/files.h"
+#include "base/foreign_folder.h"
 #include "base/text.h"
 #include "experiments/claims.h"
 #include "experiments/experiment.h"
@@ -30,20 +30,45 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-record::Metrics metrics_of(const std::string& folder) {
-  const std::string file = train::RunPaths(folder).metrics;
-  if (!exists(file)) return {};
-  return record::parse_metrics(read_file(file), file);
+// The folder of a run. It may come from a stranger: only files inside of `root` are opened.
+class RunFolder {
+ public:
+  RunFolder(std::string root, const std::string& name) : root_(std::move(root)), inside_(name) {}
+
+  const train::RunPaths& inside() const { return inside_; }  // relative to the root
+  std::string path(const std::string& file) const {
+    return (std::filesystem::path(root_) / std::filesystem::path(file).lexically_normal()).string();
+  }
+  std::string read(const std::string& file, int64_t limit = int64_t{1} << 40) const {
+    return read_file_inside(root_, file, limit);
+  }
+
+ private:
+  std::string root_;
+  train::RunPaths inside_;
+};
+
+record::Metrics metrics_of(const RunFolder& folder) {
+  const std::string& file = folder.inside().metrics;
+  if (!exists(folder.path(file))) return {};
+  return record::parse_metrics(folder.read(file), folder.path(file));
 }
 
-record::EvalResult read_eval(const std::string& file) {
-  return record::parse_eval_result(read_file(file), file);
+std::optional<record::EvalResult> eval_of(const RunFolder& folder, const char* name) {
+  const std::string file = fmt::format("{}/{}", folder.inside().folder, name);
+  if (!exists(folder.path(file))) return std::nullopt;
+  return record::parse_eval_result(folder.read(file), folder.path(file));
 }
 
-// The state of the newest checkpoint, if there is one. A running process may replace it at any moment.
-std::optional<train::RunState> state_of(const std::string& folder) try {
-  const std::string file = train::RunPaths(folder).checkpoints + "/last/state.json";
-  return train::parse_run_state(read_file(file), printable(file));
+// The state of the newest checkpoint, if there is one. A running process may replace it at any moment. Of all
+// links only `last` is followed, to a checkpoint beside it.
+std::optional<train::RunState> state_of(const RunFolder& folder) try {
+  const std::filesystem::path checkpoints = folder.inside().checkpoints;
+  std::error_code error;
+  const std::filesystem::path target =
+      std::filesystem::read_symlink(folder.path((checkpoints / "last").string()), error);
+  const std::string file = (checkpoints / (error ? "last" : target) / "state.json").string();
+  return train::parse_run_state(folder.read(file), printable(folder.path(file)));
 } catch (const MissingInputError&) {
   return std::nullopt;
 }
@@ -60,7 +85,7 @@ int64_t steps_of(const record::Metrics& metrics) {
   return steps;
 }
 
-RunProgress progress_from(const record::Arm& arm, const std::string& folder, const record::Metrics& metrics,
+RunProgress progress_from(const record::Arm& arm, const RunFolder& folder, const record::Metrics& metrics,
                           const std::optional<train::RunState>& state) {
   RunProgress progress;
   progress.steps_done = steps_of(metrics);
@@ -68,8 +93,8 @@ RunProgress progress_from(const record::Arm& arm, const std::string& folder, con
   progress.trained = is_trained(metrics, state, arm.steps);
   // An evaluation of an earlier checkpoint is ignored.
   const auto lacks = [&](const char* name) {
-    const std::string file = fmt::format("{}/{}", folder, name);
-    return !exists(file) || read_eval(file).step != arm.steps;
+    const std::optional<record::EvalResult> eval = eval_of(folder, name);
+    return !eval || eval->step != arm.steps;
   };
   progress.needs_training_set = arm.train_accuracy.has_value() && lacks(kTrainingSetFile);
   progress.needs_batch_statistics = arm.batch_statistics_accuracy.has_value() && lacks(kBatchStatisticsFile);
@@ -113,7 +138,7 @@ struct Gathered {
   std::vector<double> batch_statistics;
 };
 
-void gather_run(const std::string& folder, const record::Arm& arm, record::ArmRun* run, Gathered* gathered,
+void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun* run, Gathered* gathered,
                 record::Results* results) {
   const record::Metrics metrics = metrics_of(folder);
   const std::optional<train::RunState> state = state_of(folder);
@@ -133,19 +158,17 @@ void gather_run(const std::string& folder, const record::Arm& arm, record::ArmRu
   if (!run->finished) return;
   gathered->test.push_back(progress.accuracy);
   if (arm.train_accuracy) {
-    gathered->training_set.push_back(
-        read_eval(fmt::format("{}/{}", folder, kTrainingSetFile)).averaged.accuracy);
+    gathered->training_set.push_back(eval_of(folder, kTrainingSetFile).value().averaged.accuracy);
   }
   if (arm.batch_statistics_accuracy) {
-    gathered->batch_statistics.push_back(
-        read_eval(fmt::format("{}/{}", folder, kBatchStatisticsFile)).averaged.accuracy);
+    gathered->batch_statistics.push_back(eval_of(folder, kBatchStatisticsFile).value().averaged.accuracy);
   }
 }
 
 Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results* results) {
   Gathered gathered;
   for (record::ArmRun& run : arm->runs) {
-    gather_run(fmt::format("{}/{}", folder, run.folder), *arm, &run, &gathered, results);
+    gather_run(RunFolder(folder, run.folder), *arm, &run, &gathered, results);
   }
   arm->test_accuracy = record::measure_of(gathered.test);
   if (arm->train_accuracy) arm->train_accuracy = record::measure_of(gathered.training_set);
@@ -211,7 +234,8 @@ std::vector<std::string> names_of(const std::vector<std::string>& folders) {
 }  // namespace
 
 RunProgress progress_of(const record::Arm& arm, const std::string& folder) {
-  return progress_from(arm, folder, metrics_of(folder), state_of(folder));
+  const RunFolder run(folder, ".");
+  return progress_from(arm, run, metrics_of(run), state_of(run));
 }
 
 void gather(const std::string& folder, record::Results* results) {
@@ -251,7 +275,8 @@ record::Results results_of_runs(const std::vector<std::string>& folders) {
           "'{}' holds no run of 'renorm train' and no results of 'renorm reproduce'", printable(folder)));
     }
     train::Config config;
-    train::read_toml(read_file(paths.config, 1 << 20), paths.config, &config);
+    const RunFolder run(folder, ".");
+    train::read_toml(run.read(run.inside().config, 1 << 20), paths.config, &config);
     record::Arm arm;
     arm.name = names[i];
     arm.figure = "runs";

@@ -27,7 +27,8 @@ struct RunProgress {
 RunProgress progress_of(const record::Arm& arm, const std::string& folder);
 
 // Fills in every figure and verdict of `results` from the run folders below `folder`. Runs without a folder
-// count as not started. Throws DataError, MissingInputError.
+// count as not started. Nothing outside of `folder` is read. Throws DataError, also for a symbolic link below
+// `folder`, MissingInputError.
 void gather(const std::string& folder, record::Results* results);
 
 // Whether any run below `folder` has recorded something. Results that were copied without their runs have

@@ -220,7 +220,7 @@ class Session {
 
   void save() {
     gather(request_.folder, &results_);
-    write_atomically(fmt::format("{}/{}", request_.folder, kResultsFile), to_json(results_));
+    write_atomically(fmt::format("{}/{}", request_.folder, kResultsFile), to_json(results_), Links::kReplace);
   }
 
   int64_t steps_done() const {

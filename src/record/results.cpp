@@ -1,8 +1,11 @@
 #include "record/results.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <utility>
 
+#include "base/foreign_folder.h"
 #include "base/text.h"
 #include "record/json.h"
 
@@ -60,6 +63,9 @@ struct Fields<ArmRun> {
   static void visit(Record& run, const Visitor& visit) {
     visit("seed", run.seed);
     visit("folder", run.folder);
+    visit.require(
+        is_inside(run.folder), "folder",
+        fmt::format("must be a path inside the folder of the results, got '{}'", printable(run.folder)));
     visit("steps_done", run.steps_done);
     visit("seconds", run.seconds);
     visit("finished", run.finished);

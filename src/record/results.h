@@ -114,7 +114,8 @@ constexpr const char* kNotResolved = "not resolved";
 // null and read as NaN. Bytes that are not UTF-8 are replaced.
 std::string to_json(const Results& results);
 
-// Throws DataError "FILE: ...". Unknown keys are ignored, so that results may grow.
+// Throws DataError "FILE: ...", also for the folder of a run that is not below that of the results. Unknown
+// keys are ignored, so that results may grow.
 Results parse_results(const std::string& text, const std::string& file);
 
 }  // namespace renorm::record

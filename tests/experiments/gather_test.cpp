@@ -148,6 +148,70 @@ TEST_F(Gather, DamagedFilesAreNamed) {
   }
 }
 
+// What a stranger may put into a folder: links, and names of folders elsewhere.
+class GatherForeign : public Gather {
+ protected:
+  void SetUp() override {
+    Gather::SetUp();
+    std::filesystem::create_directories(path("own"));
+    put("own/config.toml", "");
+    put("own/metrics.jsonl", evaluation(20, 99.0));
+    put_state("own", 20);
+  }
+  void expect_refused(const std::string& part) const {
+    record::Results results = blank();
+    renorm::testing::expect_error<DataError>(part, [&] { gather(folder_, &results); });
+  }
+};
+
+TEST_F(GatherForeign, LinkedRunIsNotRead) {
+  std::filesystem::create_directories(path("runs/iid-batchnorm"));
+  std::filesystem::create_directory_symlink(path("own"), path("runs/iid-batchnorm/seed-1"));
+  expect_refused("'seed-1' is a symbolic link");
+}
+
+TEST_F(GatherForeign, LinkedFileIsNotRead) {
+  put_run("iid-batchnorm/seed-1", "");
+  for (const char* name : {"metrics.jsonl", "checkpoints"}) {
+    const std::string link = path(std::string("runs/iid-batchnorm/seed-1/") + name);
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(path(std::string("own/") + name), link);
+    expect_refused(std::string("'") + name + "' is a symbolic link");
+    std::filesystem::remove(link);
+  }
+}
+
+TEST_F(GatherForeign, LastCheckpointIsALinkToOneBesideIt) {
+  put_run("iid-batchnorm/seed-1", evaluation(20, 60.0));
+  put_state("runs/iid-batchnorm/seed-1", 20);
+  const std::string checkpoints = path("runs/iid-batchnorm/seed-1/checkpoints/");
+  std::filesystem::rename(checkpoints + "last", checkpoints + "step-000000020");
+  std::filesystem::create_directory_symlink("step-000000020", checkpoints + "last");
+  record::Results results = blank();
+  gather(folder_, &results);
+  EXPECT_TRUE(results.arms[0].runs[0].finished);
+  for (const std::string& target :
+       {path("own/checkpoints/last"), std::string("../../../../own/checkpoints/last")}) {
+    std::filesystem::remove(checkpoints + "last");
+    std::filesystem::create_directory_symlink(target, checkpoints + "last");
+    expect_refused("outside of the folder");
+  }
+}
+
+TEST_F(GatherForeign, StoredFolderOfARunIsBelowTheResults) {
+  for (const std::string& name : {std::string("../own"), path("own"), std::string("runs/../../own")}) {
+    record::Results results = blank();
+    results.arms[0].runs[0].folder = name;
+    put("results.json", to_json(results));
+    renorm::testing::expect_error<DataError>("must be a path inside the folder of the results",
+                                             [&] { read_results(folder_); });
+  }
+  std::filesystem::remove(path("results.json"));
+  put("elsewhere", to_json(blank()));
+  std::filesystem::create_symlink("elsewhere", path("results.json"));
+  renorm::testing::expect_error<DataError>("is a symbolic link", [&] { read_results(folder_); });
+}
+
 TEST_F(Gather, RunsOfTheTrainerAreArmsOfTheirOwn) {
   for (const char* name : {"one", "two"}) {
     std::filesystem::create_directories(path(name));
