@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/private_folder.h"
 #include "base/text.h"
 #include "cli/blas.h"
 #include "cli/commands.h"
@@ -107,10 +108,12 @@ Finding bfloat16() {
 
 Finding cache() try {
   const std::string folder = cache_folder();
-  make_writable_folder(folder);
+  make_private_folder(folder);
   return {"cache", printable(folder) + ", writable"};
 } catch (const std::runtime_error& error) {
-  return {"cache", error.what(), "data is generated anew each time: set RENORM_CACHE to a writable folder"};
+  return {"cache", error.what(),
+          "data is generated anew each time: set RENORM_CACHE to a folder to which you and nobody else can "
+          "write"};
 }
 
 void print_json(const std::vector<Finding>& findings) {

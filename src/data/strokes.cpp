@@ -14,6 +14,8 @@
 #include "base/checksum.h"
 #include "base/errors.h"
 #include "base/files.h"
+#include "base/foreign_folder.h"
+#include "base/private_folder.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "data/parallel.h"
@@ -149,6 +151,11 @@ std::string header_of(const StrokesOptions& options) {
   return fmt::format("renorm strokes {}\n{}\n", kGeneratorVersion, to_spec(options));
 }
 
+std::string cache_name(const StrokesOptions& options) {
+  return fmt::format("strokes-{}x{}+{}-{}px-{}.bin", options.classes, options.train, options.test,
+                     options.size, sha256(header_of(options)).substr(0, kNameDigits));
+}
+
 std::string encode(const StrokesOptions& options, const ByteDataset& data) {
   std::string text = header_of(options);
   text.reserve(text.size() + data.train.pixels.size() + data.test.pixels.size() + kDigestBytes);
@@ -174,21 +181,22 @@ std::optional<ByteDataset> decode(const StrokesOptions& options, std::string tex
   return data;
 }
 
-std::optional<ByteDataset> read_cache(const StrokesOptions& options, const std::string& path) {
+// Nothing from a folder in which somebody else may have put the file.
+std::optional<ByteDataset> read_cache(const StrokesOptions& options, const std::string& folder) {
+  if (!private_folder_problem(folder).empty()) return std::nullopt;
   try {
     const int64_t pixels = options.classes * (options.train + options.test) * options.size * options.size;
     const int64_t rest = static_cast<int64_t>(header_of(options).size() + kDigestBytes);
-    return decode(options, read_file(path, pixels + rest));
+    return decode(options, read_file_inside(folder, cache_name(options), pixels + rest));
   } catch (const std::runtime_error&) {
     return std::nullopt;  // absent or unreadable: it can be made again
   }
 }
 
-void write_cache(const StrokesOptions& options, const ByteDataset& data, const std::string& folder,
-                 const std::string& path) {
+void write_cache(const StrokesOptions& options, const ByteDataset& data, const std::string& folder) {
   try {
-    make_writable_folder(folder);
-    write_atomically(path, encode(options, data));
+    make_private_folder(folder);
+    write_atomically(strokes_cache_file(options, folder), encode(options, data), Links::kReplace);
   } catch (const std::runtime_error&) {
     return;  // the data set is complete, only the next start takes longer
   }
@@ -232,18 +240,14 @@ ByteDataset generate_strokes(const StrokesOptions& options, int threads,
 }
 
 std::string strokes_cache_file(const StrokesOptions& options, const std::string& folder) {
-  const std::string name =
-      fmt::format("strokes-{}x{}+{}-{}px-{}.bin", options.classes, options.train, options.test, options.size,
-                  sha256(header_of(options)).substr(0, kNameDigits));
-  return (std::filesystem::path(folder) / name).string();
+  return (std::filesystem::path(folder) / cache_name(options)).string();
 }
 
 ByteDataset cached_strokes(const StrokesOptions& options, const std::string& folder, int threads,
                            const std::function<void(int64_t, int64_t)>& progress) {
-  const std::string path = strokes_cache_file(options, folder);
-  if (std::optional<ByteDataset> cached = read_cache(options, path)) return std::move(*cached);
+  if (std::optional<ByteDataset> cached = read_cache(options, folder)) return std::move(*cached);
   ByteDataset data = generate_strokes(options, threads, progress);
-  write_cache(options, data, folder, path);
+  write_cache(options, data, folder);
   return data;
 }
 

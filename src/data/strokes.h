@@ -42,7 +42,8 @@ ByteDataset generate_strokes(const StrokesOptions& options, int threads,
                              const std::function<void(int64_t, int64_t)>& progress);
 
 // Read from the cache, or generated and written to it. A damaged cache file is replaced; two processes that
-// start at once both get the right data; a cache that cannot be written is no error.
+// start at once both get the right data; a cache that cannot be written is no error. The folder is made for
+// the user alone. A folder that is not private (private_folder.h) is not used.
 ByteDataset cached_strokes(const StrokesOptions& options, const std::string& folder, int threads,
                            const std::function<void(int64_t, int64_t)>& progress);
 // The file in `folder` that holds the set.

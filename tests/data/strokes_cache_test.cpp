@@ -1,3 +1,4 @@
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -103,6 +104,47 @@ TEST_F(StrokesCache, CacheThatCannotBeWrittenIsNoError) {
   std::filesystem::create_directory(file);
   expect_right(open(folder.path()));
   EXPECT_EQ(draws, 4);
+}
+
+// In a folder to which others can write, the file may be theirs: it is neither read nor replaced.
+TEST_F(StrokesCache, FolderThatOthersCanWriteToIsNotUsed) {
+  std::string bytes = good.substr(0, good.size() - 64);
+  bytes.back() = static_cast<char>(~bytes.back());
+  const std::string forged = bytes + sha256(bytes);
+  write_atomically(file, forged);
+  for (const mode_t mode : {mode_t{0777}, mode_t{0770}, mode_t{0702}}) {
+    ASSERT_EQ(chmod(folder.path().c_str(), mode), 0);
+    const int before = draws;
+    expect_right(open(folder.path()));
+    EXPECT_EQ(draws, before + 1);
+    EXPECT_EQ(read_file(file), forged);
+  }
+  ASSERT_EQ(chmod(folder.path().c_str(), 0700), 0);
+  EXPECT_NE(open(folder.path()).test.pixels, expected.test.pixels);
+}
+
+TEST_F(StrokesCache, LinkedFolderIsNotUsed) {
+  const TemporaryFolder other;
+  const std::string link = other.file("link");
+  std::filesystem::create_directory_symlink(folder.path(), link);
+  expect_right(open(link));
+  EXPECT_EQ(draws, 2);
+}
+
+TEST_F(StrokesCache, LinkedFileIsNeitherReadNorWrittenThrough) {
+  const TemporaryFolder other;
+  for (const std::string& target : {good, std::string("precious")}) {
+    const std::string outside = other.file("outside");
+    write_atomically(outside, target);
+    std::filesystem::remove(file);
+    std::filesystem::create_symlink(outside, file);
+    const int before = draws;
+    expect_right(open(folder.path()));
+    EXPECT_EQ(draws, before + 1);
+    EXPECT_EQ(read_file(outside), target);
+    EXPECT_FALSE(std::filesystem::is_symlink(file));
+    EXPECT_EQ(read_file(file), good);
+  }
 }
 
 TEST_F(StrokesCache, FolderIsMade) {
