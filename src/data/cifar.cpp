@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixels = kChannels * kSide * kSide;
+// The largest file of both data sets has 154 million bytes.
+constexpr int64_t kMaxUnpacked = int64_t{1} << 28;
 constexpr int64_t kMaxNameBytes = int64_t{1} << 16;
 
 // The files of one of the two data sets.
@@ -58,7 +60,8 @@ std::string folder_with(const std::string& dir, const Files& files) {
 ByteDataset read_cifar(const std::string& dir, const Files& files) {
   const std::string folder = folder_with(dir, files);
   const auto append = [&](const std::string& name, ByteImages* images) {
-    const NamedBytes file = read_plain_or_gz(folder, name);
+    const NamedBytes file = read_plain_or_gz(
+        folder, name, [](const std::string& /*start*/, const std::string& /*file*/) { return kMaxUnpacked; });
     parse_cifar(file.bytes, file.file, files.label_bytes, files.classes, images);
   };
   ByteDataset data;

@@ -8,6 +8,9 @@
 
 namespace renorm::data {
 
+// The maximum of the height and of the width of the images of every data set.
+constexpr int64_t kMaxImageSide = 4096;
+
 struct Description {
   std::string spec;
   std::vector<std::string> classes;

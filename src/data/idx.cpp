@@ -4,6 +4,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "data/description.h"
 
 namespace renorm::data {
 namespace {
@@ -12,7 +13,9 @@ namespace {
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
 constexpr size_t kWordBytes = 4;
-constexpr int64_t kMaxSide = 4096;
+constexpr size_t kImagesHeader = 4 * kWordBytes;
+constexpr size_t kLabelsHeader = 2 * kWordBytes;
+static_assert(kImagesHeader <= kStartBytes, "the start of a packed file holds its header");
 
 uint32_t big_endian(const std::string& bytes, size_t at) {
   uint32_t word = 0;
@@ -49,9 +52,22 @@ void check_size(const std::string& bytes, const std::string& file, int64_t expec
 }
 
 void check_side(const std::string& file, int64_t side, const char* what) {
-  if (side >= 1 && side <= kMaxSide) return;
+  if (side >= 1 && side <= kMaxImageSide) return;
   throw DataError(fmt::format("{}: its header states images of {} {}, expected 1 to {}", printable(file),
-                              side, what, kMaxSide));
+                              side, what, kMaxImageSide));
+}
+
+// The size of a file of images by its header, checked.
+int64_t images_bytes(const std::vector<int64_t>& sizes, const std::string& file) {
+  check_side(file, sizes[1], "rows");
+  check_side(file, sizes[2], "columns");
+  if (sizes[0] == 0) throw DataError(fmt::format("{}: holds no images", printable(file)));
+  // The sides are small and the count has 32 bits, so the product cannot overflow.
+  return static_cast<int64_t>(kImagesHeader) + sizes[0] * sizes[1] * sizes[2];
+}
+
+int64_t labels_bytes(const std::vector<int64_t>& sizes) {
+  return static_cast<int64_t>(kLabelsHeader) + sizes[0];
 }
 
 void check_same_count(const std::string& images_file, int64_t images, const std::string& labels_file,
@@ -62,12 +78,12 @@ void check_same_count(const std::string& images_file, int64_t images, const std:
 }
 
 std::vector<int64_t> parse_labels(const std::string& bytes, const std::string& file, int64_t classes) {
-  const int64_t count = parse_header(bytes, file, kLabelsMagic, "labels").front();
-  constexpr size_t kHeader = 2 * kWordBytes;
-  check_size(bytes, file, static_cast<int64_t>(kHeader) + count, count, "labels");
+  const std::vector<int64_t> sizes = parse_header(bytes, file, kLabelsMagic, "labels");
+  const int64_t count = sizes.front();
+  check_size(bytes, file, labels_bytes(sizes), count, "labels");
   std::vector<int64_t> labels;
   labels.reserve(static_cast<size_t>(count));
-  for (size_t at = kHeader; at < bytes.size(); ++at) {
+  for (size_t at = kLabelsHeader; at < bytes.size(); ++at) {
     const int64_t label = static_cast<uint8_t>(bytes[at]);
     if (label >= classes) {
       throw DataError(
@@ -80,8 +96,14 @@ std::vector<int64_t> parse_labels(const std::string& bytes, const std::string& f
 
 ByteImages read_split(const std::string& dir, const std::string& prefix, int64_t classes,
                       std::string* images_file) {
-  const NamedBytes images = read_plain_or_gz(dir, prefix + "-images-idx3-ubyte");
-  const NamedBytes labels = read_plain_or_gz(dir, prefix + "-labels-idx1-ubyte");
+  const auto images_max = [](const std::string& start, const std::string& file) {
+    return images_bytes(parse_header(start, file, kImagesMagic, "images"), file);
+  };
+  const auto labels_max = [](const std::string& start, const std::string& file) {
+    return labels_bytes(parse_header(start, file, kLabelsMagic, "labels"));
+  };
+  const NamedBytes images = read_plain_or_gz(dir, prefix + "-images-idx3-ubyte", images_max);
+  const NamedBytes labels = read_plain_or_gz(dir, prefix + "-labels-idx1-ubyte", labels_max);
   *images_file = images.file;
   return parse_idx(images.bytes, images.file, labels.bytes, labels.file, classes);
 }
@@ -92,13 +114,7 @@ ByteImages parse_idx(const std::string& images, const std::string& images_file, 
                      const std::string& labels_file, int64_t classes) {
   const std::vector<int64_t> sizes = parse_header(images, images_file, kImagesMagic, "images");
   const int64_t count = sizes[0];
-  check_side(images_file, sizes[1], "rows");
-  check_side(images_file, sizes[2], "columns");
-  if (count == 0) throw DataError(fmt::format("{}: holds no images", printable(images_file)));
-  // The sides are small and the count has 32 bits, so the product cannot overflow.
-  constexpr size_t kHeader = 4 * kWordBytes;
-  check_size(images, images_file, static_cast<int64_t>(kHeader) + count * sizes[1] * sizes[2], count,
-             "images");
+  check_size(images, images_file, images_bytes(sizes, images_file), count, "images");
   check_same_count(images_file, count, labels_file,
                    parse_header(labels, labels_file, kLabelsMagic, "labels").front());
   ByteImages parsed;
@@ -106,7 +122,7 @@ ByteImages parse_idx(const std::string& images, const std::string& images_file, 
   parsed.height = sizes[1];
   parsed.width = sizes[2];
   parsed.labels = parse_labels(labels, labels_file, classes);
-  parsed.pixels.assign(images.begin() + kHeader, images.end());
+  parsed.pixels.assign(images.begin() + kImagesHeader, images.end());
   return parsed;
 }
 

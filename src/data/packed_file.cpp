@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kGzipOnly = 16;  // added to the window bits: no zlib or raw streams
 constexpr size_t kPieceBytes = size_t{1} << 16;
+constexpr size_t kMaxRatio = 1032;           // of the format: 258 bytes take at least two bits
 constexpr size_t kMaxFed = size_t{1} << 30;  // zlib counts in 32 bits
 
 class Inflater {
@@ -77,6 +78,8 @@ std::string gunzip(const std::string& bytes, const std::string& file, int64_t li
   std::string unpacked;
   std::vector<char> piece(kPieceBytes);
   const size_t max = static_cast<size_t>(std::max<int64_t>(limit, 0));
+  // Exactly: a string that grows takes up to three times its length.
+  unpacked.reserve(std::min(max, kMaxRatio * bytes.size()) + 1);
   while (true) {
     const size_t room = std::min(piece.size(), max - unpacked.size() + 1);
     size_t made = 0;
@@ -84,7 +87,8 @@ std::string gunzip(const std::string& bytes, const std::string& file, int64_t li
     unpacked.append(piece.data(), made);
     if (unpacked.size() > max) {
       throw DataError(
-          fmt::format("{}: holds more than {} bytes when unpacked, which no file of this kind does",
+          fmt::format("{}: holds more than {} bytes when unpacked, the maximum by its kind and header; fetch "
+                      "the file again",
                       printable(file), limit));
     }
     if (status == Z_MEM_ERROR) throw std::bad_alloc();
@@ -100,6 +104,24 @@ std::string gunzip(const std::string& bytes, const std::string& file, int64_t li
   }
 }
 
+std::string gunzip_start(const std::string& bytes, const std::string& file, size_t count) {
+  Inflater inflater(bytes);
+  std::string start(count, '\0');
+  size_t filled = 0;
+  while (filled < count) {
+    size_t made = 0;
+    const int status = inflater.inflate_into(start.data() + filled, count - filled, &made);
+    filled += made;
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();
+    if (status != Z_OK && status != Z_STREAM_END) refuse(file, bytes, inflater.position(), status);
+    if (status == Z_OK) continue;
+    if (inflater.position() == bytes.size()) break;
+    inflater.next_part();
+  }
+  start.resize(filled);
+  return start;
+}
+
 void check_data_folder(const std::string& folder) {
   std::error_code error;
   if (std::filesystem::is_directory(folder, error)) return;
@@ -107,13 +129,15 @@ void check_data_folder(const std::string& folder) {
       fmt::format("{}: no such folder; give the one that holds the data set's files", printable(folder)));
 }
 
-NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name) {
+NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name, const MaxBytes& max_bytes) {
   const std::string plain = (std::filesystem::path(folder) / name).string();
   const std::string packed = plain + ".gz";
   std::error_code error;
   if (std::filesystem::exists(plain, error)) return {plain, read_file(plain, kMaxFileBytes)};
   if (std::filesystem::exists(packed, error)) {
-    return {packed, gunzip(read_file(packed, kMaxFileBytes), packed, kMaxFileBytes)};
+    const std::string bytes = read_file(packed, kMaxFileBytes);
+    const int64_t max = max_bytes(gunzip_start(bytes, packed, kStartBytes), packed);
+    return {packed, gunzip(bytes, packed, std::min(max, kMaxFileBytes))};
   }
   throw MissingInputError(
       fmt::format("{}: holds neither {} nor {}.gz; put one of them there", printable(folder), name, name));

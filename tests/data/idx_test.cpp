@@ -108,6 +108,19 @@ TEST_F(Mnist, FilesMustAgreeInSize) {
                                             folder.file("train-images-idx3-ubyte") + " has 2x3"});
 }
 
+TEST_F(Mnist, PackedFilesAreUnpackedOnlyAsFarAsTheirHeadersState) {
+  const std::string zeros(size_t{64} << 20, '\0');
+  folder.write("t10k-images-idx3-ubyte.gz", gzip(idx({1, 2, 3}, zeros)));
+  expect_error<DataError>(
+      [&] { read(); }, {folder.file("t10k-images-idx3-ubyte.gz"), "holds more than 22 bytes when unpacked"});
+  folder.write("t10k-images-idx3-ubyte.gz", gzip(zeros));
+  expect_error<DataError>([&] { read(); },
+                          {folder.file("t10k-images-idx3-ubyte.gz"), "starts with 0x00000000"});
+  folder.write("train-labels-idx1-ubyte.gz", gzip(idx({2}, zeros)));
+  expect_error<DataError>(
+      [&] { read(); }, {folder.file("train-labels-idx1-ubyte.gz"), "holds more than 10 bytes when unpacked"});
+}
+
 TEST_F(Mnist, FoldersAndDamagedFilesAreNamed) {
   folder.write("t10k-labels-idx1-ubyte", "short");
   expect_error<DataError>([&] { read(); }, {folder.file("t10k-labels-idx1-ubyte")});

@@ -6,6 +6,11 @@
 namespace renorm::data::testing {
 namespace {
 
+NamedBytes read_any(const std::string& folder, const std::string& name) {
+  return read_plain_or_gz(
+      folder, name, [](const std::string& /*start*/, const std::string& /*file*/) { return kMaxFileBytes; });
+}
+
 TEST(Gunzip, GivesBackWhatWasPacked) {
   for (const size_t size : {0, 1, 1000, 65536, 200000}) {
     const std::string bytes = counting(size);
@@ -54,23 +59,55 @@ TEST(Gunzip, NamesWhatIsWrong) {
                           {"f.gz: not gzip data", "take the .gz off its name"});
 }
 
+TEST(Gunzip, StartIsThatOfTheContent) {
+  const std::string bytes = counting(500);
+  EXPECT_EQ(gunzip_start(gzip(bytes), "f.gz", 16), bytes.substr(0, 16));
+  EXPECT_EQ(gunzip_start(gzip("ab") + gzip("") + gzip("cdef"), "f.gz", 4), "abcd");
+  EXPECT_EQ(gunzip_start(gzip("ab"), "f.gz", 16), "ab");
+  EXPECT_EQ(gunzip_start(gzip(""), "f.gz", 16), "");
+  expect_error<DataError>([&] { gunzip_start(gzip(bytes).substr(0, 8), "f.gz", 16); },
+                          {"f.gz: ", "cut short"});
+  expect_error<DataError>([&] { gunzip_start("plain text", "f.gz", 16); }, {"f.gz: not gzip data"});
+}
+
+// Memory that is not needed is not even reserved: at most as much as the packed bytes can hold.
+TEST(Gunzip, TakesNoMoreMemoryThanTheContent) {
+  EXPECT_LT(gunzip(gzip("small"), "f.gz", int64_t{1} << 40).capacity(), size_t{100000});
+  const std::string bytes(100000, 'x');
+  EXPECT_LT(gunzip(gzip(bytes), "f.gz", 100000).capacity(), size_t{110000});
+}
+
+TEST(PackedFile, ContentIsLimitedByItsStart) {
+  const TemporaryFolder folder;
+  folder.write("a.gz", gzip("0123456789abcdefghij"));
+  std::string seen;
+  const auto limited = [&](int64_t max) {
+    return read_plain_or_gz(folder.path(), "a", [&](const std::string& start, const std::string& /*file*/) {
+      seen = start;
+      return max;
+    });
+  };
+  EXPECT_EQ(limited(20).bytes, "0123456789abcdefghij");
+  EXPECT_EQ(seen, "0123456789abcdef");
+  expect_error<DataError>([&] { limited(19); }, {folder.file("a.gz"), "holds more than 19 bytes"});
+}
+
 TEST(PackedFile, PlainIsTakenBeforePacked) {
   const TemporaryFolder folder;
   folder.write("a.gz", gzip("packed"));
-  EXPECT_EQ(read_plain_or_gz(folder.path(), "a").bytes, "packed");
-  EXPECT_EQ(read_plain_or_gz(folder.path(), "a").file, folder.file("a.gz"));
+  EXPECT_EQ(read_any(folder.path(), "a").bytes, "packed");
+  EXPECT_EQ(read_any(folder.path(), "a").file, folder.file("a.gz"));
   folder.write("a", "plain");
-  EXPECT_EQ(read_plain_or_gz(folder.path(), "a").bytes, "plain");
-  EXPECT_EQ(read_plain_or_gz(folder.path(), "a").file, folder.file("a"));
+  EXPECT_EQ(read_any(folder.path(), "a").bytes, "plain");
+  EXPECT_EQ(read_any(folder.path(), "a").file, folder.file("a"));
 }
 
 TEST(PackedFile, MissingFilesAreNamed) {
   const TemporaryFolder folder;
-  expect_error<MissingInputError>([&] { read_plain_or_gz(folder.path(), "a"); },
+  expect_error<MissingInputError>([&] { read_any(folder.path(), "a"); },
                                   {folder.path(), "neither a nor a.gz"});
   folder.write("a/inside", "");
-  expect_error<MissingInputError>([&] { read_plain_or_gz(folder.path(), "a"); },
-                                  {folder.file("a"), "folder"});
+  expect_error<MissingInputError>([&] { read_any(folder.path(), "a"); }, {folder.file("a"), "folder"});
   expect_error<MissingInputError>([&] { check_data_folder(folder.file("b")); },
                                   {folder.file("b"), "no such folder"});
   expect_error<MissingInputError>([&] { check_data_folder(folder.file("a/inside")); }, {"no such folder"});
