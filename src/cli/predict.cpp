@@ -47,7 +47,8 @@ Examples:
 using Json = nlohmann::ordered_json;
 using Input = exporting::ModelCard::Input;
 
-constexpr size_t kBatch = 32;
+constexpr int64_t kMaxBatch = 32;
+constexpr int64_t kMaxBatchValues = int64_t{1} << 24;  // limits the number of large images
 constexpr int64_t kColours = 3;
 
 // The centre of the image in the shape of an input that is not square.
@@ -249,8 +250,9 @@ void run(const PredictOptions& options) {
   const ImageInput input(model.card.input);
   Complaints complaints;
   Json images = Json::array();
-  for (size_t first = 0; first < options.images.size(); first += kBatch) {
-    const size_t last = std::min(options.images.size(), first + kBatch);
+  const auto batch = static_cast<size_t>(std::clamp<int64_t>(kMaxBatchValues / input.size(), 1, kMaxBatch));
+  for (size_t first = 0; first < options.images.size(); first += batch) {
+    const size_t last = std::min(options.images.size(), first + batch);
     const std::vector<std::string> files(options.images.begin() + static_cast<ptrdiff_t>(first),
                                          options.images.begin() + static_cast<ptrdiff_t>(last));
     for (const Prediction& prediction : predict(model, input, files, options.top)) {

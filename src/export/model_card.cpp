@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/text.h"
+#include "data/description.h"
 #include "record/json.h"
 
 namespace renorm::exporting {
@@ -18,7 +19,8 @@ constexpr const char* kSafetensorsEnd = ".safetensors";
 constexpr const char* kTorchScriptEnd = ".pt";
 constexpr size_t kMaxSpec = 1 << 16;
 constexpr size_t kMaxClasses = 1000000;
-constexpr int64_t kMaxPerSide = 65536;
+constexpr int64_t kMaxChannels = 65536;
+constexpr int64_t kMaxValues = 3 * data::kMaxImageSide * data::kMaxImageSide;  // of an image
 // Limits of divisors, far outside of any meaningful value.
 constexpr double kMin = 1e-30;
 constexpr double kMax = 1e30;
@@ -61,11 +63,15 @@ template <>
 struct Fields<exporting::ModelCard::Input> {
   template <typename Record, typename Visitor>
   static void visit(Record& input, const Visitor& visit) {
-    const Limits<int64_t> side{1, exporting::kMaxPerSide};
-    visit("channels", input.channels, side);
+    const Limits<int64_t> side{1, data::kMaxImageSide};
+    visit("channels", input.channels, Limits<int64_t>{1, exporting::kMaxChannels});
     const auto channels = static_cast<size_t>(input.channels);
     visit("height", input.height, side);
     visit("width", input.width, side);
+    const int64_t values = input.channels * input.height * input.width;
+    visit.require(
+        values <= exporting::kMaxValues, "channels",
+        fmt::format("must give images of at most {} values, got {}", exporting::kMaxValues, values));
     visit("mean", input.mean, Limits{-exporting::kMax, exporting::kMax});
     exporting::require_count(visit, "mean", input.mean.size(), channels, channels, "values");
     visit("std", input.std, Limits{exporting::kMin, exporting::kMax});

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "export/torchscript.h"
+#include "models/weight_limit.h"
 #include "record/safetensors.h"
 #include "train/build_model.h"
 #include "train/tensor_file.h"
@@ -58,7 +59,9 @@ std::shared_ptr<models::Classifier> blank_model(const ModelCard& card) {
   return model;
 }
 
-std::shared_ptr<models::Classifier> rebuilt(const ModelCard& card, const std::string& file) {
+// For weights from a file of `bytes` bytes.
+std::shared_ptr<models::Classifier> rebuilt(const ModelCard& card, size_t bytes, const std::string& file) {
+  const models::FileWeightLimit limit(static_cast<int64_t>(bytes), file);
   try {
     auto model = blank_model(card);
     model->computation.memory_format = models::model_kind(card.model).memory_format;
@@ -84,7 +87,7 @@ ReadyModel decode_safetensors(const std::string& bytes, const std::string& file)
   record::Safetensors parsed = record::parse_safetensors(bytes, file);
   ReadyModel ready;
   ready.card = card_from(parsed.metadata[kCardKey], file);
-  const auto model = rebuilt(ready.card, file);
+  const auto model = rebuilt(ready.card, bytes.size(), file);
   train::restore_tensors(bytes, file, train::named_state(*model));
   ready.parameters = count_parameters(*model);
   ready.logits = [model](const torch::Tensor& images) { return model->forward(images); };

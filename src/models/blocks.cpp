@@ -5,6 +5,8 @@
 
 #include <typeinfo>
 
+#include "models/weight_limit.h"
+
 namespace renorm::models {
 
 ConvShape rectangle(int64_t in, int64_t out, std::array<int64_t, 2> kernel, int64_t stride) {
@@ -15,8 +17,17 @@ ConvShape square(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
   return rectangle(in, out, {kernel, kernel}, stride);
 }
 
+namespace {
+
+const ConvShape& counted(const ConvShape& shape) {
+  count_weights(shape.in * shape.out * shape.kernel[0] * shape.kernel[1]);
+  return shape;
+}
+
+}  // namespace
+
 ConvNormImpl::ConvNormImpl(const ConvShape& shape, const MakeNorm& make_norm, Activation activation)
-    : norm(make_norm(shape.out, activation)), shape_(shape) {
+    : norm(make_norm(counted(shape).out, activation)), shape_(shape) {
   const auto options = torch::nn::Conv2dOptions(shape.in, shape.out, {shape.kernel[0], shape.kernel[1]})
                            .stride(shape.stride)
                            .padding({shape.padding[0], shape.padding[1]})
@@ -51,6 +62,7 @@ torch::Tensor ConvNormImpl::forward_residual(const torch::Tensor& x, const torch
 torch::Tensor global_average(const torch::Tensor& x) { return x.mean({2, 3}, /*keepdim=*/true); }
 
 torch::nn::Linear linear_classifier(int64_t in, int64_t classes) {
+  count_weights(in * classes);
   torch::nn::Linear linear(in, classes);
   torch::nn::init::normal_(linear->weight, 0.0, 0.01);
   torch::nn::init::zeros_(linear->bias);

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "base/timing.h"
 #include "models/bfloat16.h"
+#include "models/weight_limit.h"
 #include "train/build_model.h"
 #include "train/config_file.h"
 #include "train/resumed_config.h"
@@ -361,6 +362,9 @@ OpenedRun open_run(const std::string& folder, const std::string& checkpoint) {
   OpenedRun opened;
   opened.state = found.state;
   opened.checkpoint = checkpoints.path_of(found.state.step);
+  const auto weights = found.tensors.find(kModelFile);
+  const size_t bytes = weights == found.tensors.end() ? 0 : weights->second.size();
+  const models::FileWeightLimit limit(static_cast<int64_t>(bytes), opened.checkpoint + "/" + kModelFile);
   opened.model = build_model(found.state.config, found.state.data);
   restore_file(found.tensors, kModelFile, opened.checkpoint, named_state(*opened.model));
   if (found.state.config.ema_decay > 0.0) {

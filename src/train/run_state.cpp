@@ -17,7 +17,7 @@ constexpr record::JsonFormat kFormat = {"a state.json", 2, 64 << 20,  // a milli
                                         record::UnknownKeys::kRefuse};
 constexpr double kMaxNumber = std::numeric_limits<double>::max();
 constexpr double kMinPositive = std::numeric_limits<double>::min();
-constexpr int64_t kMaxPerSide = 65536;
+constexpr int64_t kMaxChannels = 65536;
 constexpr double kMaxSeconds = 1e12;
 
 struct Best {
@@ -102,11 +102,11 @@ template <>
 struct Fields<data::Description> {
   template <typename Record, typename Visitor>
   static void visit(Record& data, const Visitor& visit) {
-    const Limits<int64_t> side{1, train::kMaxPerSide};
+    const Limits<int64_t> side{1, data::kMaxImageSide};
     visit("spec", data.spec);
     visit("classes", data.classes);
     visit.require(!data.classes.empty(), "classes", "must not be empty");
-    visit("channels", data.channels, side);
+    visit("channels", data.channels, Limits<int64_t>{1, train::kMaxChannels});
     visit("height", data.height, side);
     visit("width", data.width, side);
     visit("mean", data.mean, Limits{-train::kMaxNumber, train::kMaxNumber});

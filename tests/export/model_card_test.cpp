@@ -107,7 +107,15 @@ TEST(ModelCard, WithValuesOfAnotherKindOrOutOfRangeIsRefused) {
   expect_refused([](json& card) { card["step"] = -1; }, {"step"});
   expect_refused([](json& card) { card["input"]["channels"] = 0; }, {"input.channels"});
   expect_refused([](json& card) { card["input"]["height"] = 65537; }, {"input.height"});
+  expect_refused([](json& card) { card["input"]["height"] = 4097; }, {"input.height", "4096"});
+  expect_refused([](json& card) { card["input"]["width"] = 65536; }, {"input.width", "4096"});
   expect_refused([](json& card) { card["input"]["width"] = 1.5; }, {"input.width"});
+  expect_refused(
+      [](json& card) {
+        card["input"]["channels"] = 20000;
+        card["input"]["height"] = 4096;
+      },
+      {"input.channels", "at most 50331648 values"});
   expect_refused([](json& card) { card["input"]["mean"].push_back(0); }, {"input.mean", "3 values", "4"});
   expect_refused([](json& card) { card["input"]["std"][1] = 0; }, {"input.std"});
   expect_refused([](json& card) { card["input"]["mean"][1] = nullptr; }, {"input.mean"});

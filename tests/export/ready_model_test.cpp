@@ -2,6 +2,7 @@
 #include "export/ready_model.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -216,6 +217,28 @@ TEST(SafetensorsFile, WithoutCardOrWithACardOfAnotherNetIsRefused) {
   expect_refused(with_card(), ModelFormat::kSafetensors, {"model card"});
   card.model = "resnet-smal";
   expect_refused(with_card(), ModelFormat::kSafetensors, {"resnet-small"});
+}
+
+// The memory that this process has taken from the system so far, in kB.
+int64_t peak_memory() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+// A few kilobytes whose card asks for gigabytes.
+TEST(SafetensorsFile, ThatIsTooSmallForItsModelTakesNoMemoryForIt) {
+  const auto model = trained(kSmall);
+  const int64_t before = peak_memory();
+  for (const char* name : {"convnet:8192,8192", "convnet:16384/8,5x5:1024", "resnet50", "inception-v3"}) {
+    for (const bool folded : {false, true}) {
+      ModelCard card = card_for({name, "renorm", true}, folded);
+      card.input.height = card.input.width = 299;
+      expect_refused(train::encode_tensors(train::named_state(*model), {{"renorm", to_json(card)}}),
+                     ModelFormat::kSafetensors, {"bytes are too few for the weights of its model"});
+    }
+  }
+  EXPECT_LT(peak_memory() - before, 100000);
 }
 
 TEST(ReadTensors, GivesEveryDtypeInMemoryOfItsOwn) {

@@ -3,7 +3,9 @@
 
 #include <cmath>
 
+#include "base/errors.h"
 #include "models/blocks.h"
+#include "models/weight_limit.h"
 #include "support.h"
 
 namespace renorm::models {
@@ -117,6 +119,30 @@ TEST_F(Models, KindsCanBeMadeFromTheirExamples) {
   std::vector<std::string> expected = kNames;
   expected.insert(expected.end(), kFullNames.begin(), kFullNames.end());
   EXPECT_EQ(names, expected);
+}
+
+TEST_F(Models, LargerThanTheirFileAreRefusedBeforeTheyAreMade) {
+  const auto make = [](const std::string& spec) { make_model(spec, images(1, 20, 200), batchnorm()); };
+  {
+    const FileWeightLimit limit(4 * 157032, "FILE");
+    EXPECT_NO_THROW(make("convnet"));
+    const FileWeightLimit inner(100, "OTHER");
+    try {
+      make("convnet:8192,8192");
+      ADD_FAILURE() << "no error";
+    } catch (const DataError& error) {
+      EXPECT_STREQ(error.what(), "OTHER: 100 bytes are too few for the weights of its model");
+    }
+  }
+  EXPECT_NO_THROW(make("convnet:1024,1024"));
+}
+
+// The count goes on over the layers: each of them would fit.
+TEST_F(Models, LargerThanTheirFileInAllAreRefused) {
+  const FileWeightLimit limit(0, "FILE");
+  std::string spec = "convnet:256/2";
+  for (int i = 0; i < 10; ++i) spec += ",256";
+  EXPECT_THROW(make_model(spec, images(1, 20, 2), batchnorm()), DataError);
 }
 
 TEST_F(Models, UnknownNamesAndSpecsAreErrors) {

@@ -110,6 +110,8 @@ TEST(RunStateFile, RefusesADescriptionOfDataThatNoModelFits) {
   EXPECT_NE(refusal_with("/data/std", {0.0}), "");
   EXPECT_NE(refusal_with("/data/classes/1", 7), "");
   EXPECT_NE(refusal_with("/data/height", 0), "");
+  EXPECT_NE(refusal_with("/data/height", 4097), "");
+  EXPECT_NE(refusal_with("/data/width", 65536), "");
   EXPECT_NE(refusal_with("/data/centre", 1.5), "");
 }
 
