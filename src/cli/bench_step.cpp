@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
+#include "train/threads.h"
 
 namespace renorm::cli {
 namespace {
@@ -191,7 +192,7 @@ void run(const StepFlags& flags) {
   const bench::StepOptions options = parsed(flags);
   check(options);
   if (!options.json.empty()) check_writable(options.json);
-  at::set_num_threads(options.threads);
+  train::use_threads(options.threads);
   reuse_tensor_memory();  // as `renorm train` does
   Progress progress;
   const StepContest contest =

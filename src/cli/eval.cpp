@@ -20,6 +20,7 @@
 #include "train/evaluate.h"
 #include "train/run.h"
 
+#include "train/threads.h"
 namespace renorm::cli {
 namespace {
 
@@ -239,7 +240,7 @@ void run(const EvalOptions& options) {
     progress.show(fmt::format("making data: {} of {} images", done, total));
   };
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
-  at::set_num_threads(options.threads > 0 ? options.threads : run.state.config.threads);
+  train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
   const Scores scores = score(run, data, options);

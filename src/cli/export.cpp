@@ -20,6 +20,7 @@
 #include "cli/terminal.h"
 #include "export/model_card.h"
 #include "export/ready_model.h"
+#include "train/threads.h"
 
 namespace renorm::cli {
 namespace {
@@ -151,7 +152,7 @@ void run(const ExportOptions& options) {
   progress.show("exporting");
   const exporting::ModelFormat format = exporting::model_format(options.to);
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
-  at::set_num_threads(run.state.config.threads);
+  train::use_threads(train::at_most_cpus(run.state.config.threads));
   run.model->computation = {torch::kFloat, models::model_kind(run.state.config.model).memory_format};
   std::optional<train::WeightAverage::Applied> applied;
   if (run.average != nullptr && !options.raw) applied.emplace(*run.average);

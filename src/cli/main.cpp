@@ -6,6 +6,7 @@
 #include <torch/version.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/address_space.h"
 #include "base/errors.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -24,6 +26,7 @@ namespace renorm::cli {
 namespace {
 
 constexpr size_t kMaxNamesListed = 12;
+constexpr const char* kOutOfMemory = "out of memory; smaller batches or images need less";
 
 std::string version_text() {
   return fmt::format("renorm {}\nLibTorch {}\nSIMD target {}", RENORM_VERSION, TORCH_VERSION,
@@ -203,6 +206,11 @@ int report(const std::string& message, ExitCode code) {
   return code;
 }
 
+// LibTorch's allocator has no kind of error of its own.
+bool is_out_of_memory(const c10::Error& error) {
+  return std::strstr(error.what_without_backtrace(), "DefaultCPUAllocator") != nullptr;
+}
+
 int run_reporting(int argc, char** argv) {
   try {
     return run(argc, argv);
@@ -222,11 +230,14 @@ int run_reporting(int argc, char** argv) {
     return report(error.what(), kExitInterrupted);
   } catch (const InternalError& error) {
     return report(error.what(), kExitInternal);
+  } catch (const MemoryError& error) {
+    return report(error.what(), kExitInternal);
   } catch (const std::bad_alloc&) {
-    return report("out of memory; smaller batches or images need less", kExitInternal);
+    return report(kOutOfMemory, kExitInternal);
   } catch (const std::system_error& error) {
     return report(error.what(), kExitIo);
   } catch (const c10::Error& error) {
+    if (is_out_of_memory(error)) return report(kOutOfMemory, kExitInternal);
     return report(fmt::format("internal error: {}", error.what_without_backtrace()), kExitInternal);
   } catch (const std::exception& error) {
     return report(fmt::format("internal error: {}", error.what()), kExitInternal);
@@ -236,4 +247,8 @@ int run_reporting(int argc, char** argv) {
 }  // namespace
 }  // namespace renorm::cli
 
-int main(int argc, char** argv) { return renorm::cli::run_reporting(argc, argv); }
+int main(int argc, char** argv) {
+  // A write beyond 'ulimit -f' fails like one to a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return renorm::cli::run_reporting(argc, argv);
+}

@@ -17,6 +17,7 @@
 #include "cli/commands.h"
 #include "models/blocks.h"
 #include "models/model.h"
+#include "train/threads.h"
 
 namespace renorm::cli {
 namespace {
@@ -218,7 +219,7 @@ void print_one(const ModelsOptions& options) {
 
 void run(const ModelsOptions& options) {
   // One image is too little work for several threads.
-  at::set_num_threads(1);
+  train::use_threads(1);
   if (options.model.empty()) {
     print_all(options);
   } else {

@@ -18,6 +18,7 @@
 #include "data/image_decode.h"
 #include "data/image_transform.h"
 #include "export/ready_model.h"
+#include "train/threads.h"
 
 namespace renorm::cli {
 namespace {
@@ -245,8 +246,8 @@ void run(const PredictOptions& options) {
   check(options);
   const torch::NoGradGuard no_grad;
   exporting::ReadyModel model = exporting::open_model(options.model, options.open);
-  const int threads = options.threads > 0 ? options.threads : model.threads;
-  if (threads > 0) at::set_num_threads(threads);
+  const int threads = options.threads > 0 ? options.threads : train::at_most_cpus(model.threads);
+  train::use_threads(threads > 0 ? threads : at::get_num_threads());
   const ImageInput input(model.card.input);
   Complaints complaints;
   Json images = Json::array();

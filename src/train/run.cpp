@@ -19,6 +19,7 @@
 #include "train/run_folder.h"
 #include "train/settings.h"
 #include "train/tensor_file.h"
+#include "train/threads.h"
 
 namespace renorm::train {
 namespace {
@@ -179,7 +180,7 @@ class Session {
     const Config whole =
         continues ? continued_config(before, request_.config, request_.given, images, paths_.folder)
                   : resolved(config, images);
-    at::set_num_threads(whole.threads);
+    use_threads(whole.threads);
     trainer_ = std::make_unique<Trainer>(whole, std::move(dataset));
   }
 

@@ -1,0 +1,68 @@
+// Ends the program with one sentence where its libraries would not get the memory that they need to start:
+// OpenBLAS would try again without end, and LibTorch would abort.
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/address_space.h"
+#include "base/errors.h"
+
+// The sanitizers map terabytes themselves, so their builds cannot run under a limit.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace renorm::cli {
+namespace {
+
+// For the initializers of LibTorch and its dependencies; 45 MB were measured with LibTorch 1.13.
+constexpr size_t kLibraryBytes = size_t{64} << 20;
+
+constexpr char kSentence[] =
+    "renorm: not enough memory for LibTorch and BLAS to start; raise the limit 'ulimit -v', or set "
+    "OMP_NUM_THREADS=1\n";
+
+// The value of a variable as a number of threads; 0 if it is not set or no number.
+int number_of(char** environment, const char* name) {
+  const size_t length = std::strlen(name);
+  for (; *environment != nullptr; ++environment) {
+    const char* text = *environment;
+    if (std::strncmp(text, name, length) != 0 || text[length] != '=') continue;
+    int number = 0;
+    for (text += length + 1; *text >= '0' && *text <= '9' && number < 10000; ++text) {
+      number = 10 * number + (*text - '0');
+    }
+    return number;
+  }
+  return 0;
+}
+
+// The number of threads for which OpenBLAS allocates buffers when it is loaded; 0 without OpenBLAS.
+int blas_threads(char** environment) {
+  if (dlsym(RTLD_DEFAULT, "openblas_get_num_threads") == nullptr) return 0;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
+  const int available = CPU_COUNT(&cpus);
+  for (const char* name : {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const int number = number_of(environment, name);
+    if (number > 0) return number < available ? number : available;
+  }
+  return available;
+}
+
+void check_start_memory(int /*argc*/, char** /*argv*/, char** environment) {
+  const auto buffers = static_cast<size_t>(blas_threads(environment));
+  if (has_address_space(kLibraryBytes + buffers * kBlasBufferBytes)) return;
+  if (write(STDERR_FILENO, kSentence, sizeof kSentence - 1) < 0) {
+  }
+  _exit(kExitInternal);
+}
+// Called before the initializers of all shared libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
+                                                                             char**) = check_start_memory;
+
+}  // namespace
+}  // namespace renorm::cli
+
+#endif
