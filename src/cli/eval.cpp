@@ -17,10 +17,11 @@
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
 #include "record/eval_result.h"
+#include "train/build_model.h"
 #include "train/evaluate.h"
 #include "train/run.h"
-
 #include "train/threads.h"
+
 namespace renorm::cli {
 namespace {
 
@@ -143,6 +144,20 @@ Examined examined(const train::OpenedRun& run, const EvalOptions& options, const
   return {about.spec, about.classes, std::make_shared<Restandardized>(split_of(other, options), about, own)};
 }
 
+data::SamplerSpec sampler_of(const EvalOptions& options) {
+  return data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+}
+
+void check_minibatch(const train::RunState& run, const data::SamplerSpec& sampler) {
+  const int64_t size = sampler.minibatch() > 0 ? sampler.minibatch() : run.config.minibatch;
+  if (train::can_normalize(run.config, run.data, size)) return;
+  throw UsageError(
+      fmt::format("--batch-statistics needs minibatches of at least 2 images with the model {}, got "
+                  "--sampler {}: a layer "
+                  "has one value per channel and image, and one value alone cannot be normalized",
+                  printable(run.config.model), data::to_string(sampler)));
+}
+
 struct Scores {
   train::Evaluation averaged;
   train::Evaluation raw;
@@ -152,8 +167,7 @@ Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& opt
   const auto classes = static_cast<int64_t>(data.classes.size());
   const auto evaluate = [&] {
     if (!options.batch_statistics) return train::evaluate(*run.model, *data.split, classes);
-    const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
-    return train::evaluate_with_batch_statistics(*run.model, *data.split, classes, sampler,
+    return train::evaluate_with_batch_statistics(*run.model, *data.split, classes, sampler_of(options),
                                                  run.state.config.minibatch, options.seed);
   };
   Scores scores;
@@ -168,7 +182,7 @@ Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& opt
 }
 
 std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options) {
-  const auto sampler = data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+  const data::SamplerSpec sampler = sampler_of(options);
   const bool any_size = sampler.minibatch() == 0;
   return data::to_string(sampler) + (any_size ? fmt::format(" x {}", run.state.config.minibatch) : "");
 }
@@ -241,6 +255,7 @@ void run(const EvalOptions& options) {
   };
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
+  if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
   const Scores scores = score(run, data, options);

@@ -2,6 +2,9 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "base/random.h"
 #include "train/clip_spec.h"
 
@@ -15,18 +18,25 @@ constexpr double kActivationBytes = 2.0 * (1 << 30);
 // The outputs of a convolution and of its norm, as floats.
 constexpr double kBytesPerValue = 2.0 * sizeof(float);
 
+// Of one example.
+struct Activations {
+  int64_t values = 0;                                           // that pass through norms
+  int64_t min_positions = std::numeric_limits<int64_t>::max();  // values per channel in the smallest norm
+};
+
 // Replaces the norm and counts the values that pass through it.
 class CountingNormImpl : public torch::nn::Module {
  public:
-  explicit CountingNormImpl(std::shared_ptr<int64_t> values) : values_(std::move(values)) {}
+  explicit CountingNormImpl(std::shared_ptr<Activations> counts) : counts_(std::move(counts)) {}
 
   torch::Tensor forward(const torch::Tensor& x) {
-    *values_ += x.numel();
+    counts_->values += x.numel();
+    counts_->min_positions = std::min(counts_->min_positions, x.numel() / x.size(1));
     return x;
   }
 
  private:
-  std::shared_ptr<int64_t> values_;
+  std::shared_ptr<Activations> counts_;
 };
 TORCH_MODULE(CountingNorm);
 
@@ -34,15 +44,16 @@ models::InputShape input_of(const data::Description& data) {
   return {data.channels, data.height, data.width, static_cast<int64_t>(data.classes.size())};
 }
 
-int64_t activations_per_example(const Config& config, const data::Description& data) {
-  const auto values = std::make_shared<int64_t>(0);
-  const auto count = [values](int64_t /*channels*/, Activation /*activation*/) {
-    return torch::nn::AnyModule(CountingNorm(values));
+// In training mode, so that an auxiliary head counts.
+Activations activations_per_example(const Config& config, const data::Description& data) {
+  const auto counts = std::make_shared<Activations>();
+  const auto count = [counts](int64_t /*channels*/, Activation /*activation*/) {
+    return torch::nn::AnyModule(CountingNorm(counts));
   };
   const torch::NoGradGuard no_grad;
   const auto model = models::make_model(config.model, input_of(data), count);
   model->forward(torch::zeros({1, data.channels, data.height, data.width}));
-  return *values;
+  return *counts;
 }
 
 torch::Dtype dtype_of(Dtype dtype) {
@@ -102,13 +113,17 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
   return model;
 }
 
+bool can_normalize(const Config& config, const data::Description& data, int64_t examples) {
+  return examples > 1 || activations_per_example(config, data).min_positions > 1;
+}
+
 int64_t examples_per_pass(const Config& config, const data::Description& data) {
   const int64_t all = config.workers * config.minibatch;
   // LibTorch's layer has no groups: one pass is one group.
   if (config.norm == NormKind::kNative) return config.microbatch;
   int64_t max = config.chunk;
   if (max == 0) {
-    const double each = kBytesPerValue * static_cast<double>(activations_per_example(config, data));
+    const double each = kBytesPerValue * static_cast<double>(activations_per_example(config, data).values);
     max = static_cast<int64_t>(std::min(static_cast<double>(all), kActivationBytes / std::max(each, 1.0)));
   }
   const int64_t groups = std::max<int64_t>(1, std::min(max, all) / config.microbatch);

@@ -22,6 +22,10 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
 // The memory format in which the net of a config computes.
 torch::MemoryFormat memory_format_of(const Config& config);
 
+// Whether all layers of the model have more than one value per channel in a group of `examples`: one value
+// alone cannot be normalized.
+bool can_normalize(const Config& config, const data::Description& data, int64_t examples);
+
 // The number of examples per pass through the model: whole groups, at most `chunk` examples, or as many as
 // fit into a fixed amount of memory.
 int64_t examples_per_pass(const Config& config, const data::Description& data);

@@ -9,6 +9,7 @@
 
 #include "base/errors.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "base/timing.h"
 #include "models/load_weights.h"
 #include "train/build_model.h"
@@ -30,6 +31,14 @@ data::StepShape shape_of(const Config& config) {
 OptimizerOptions optimizer_of(const Config& config) {
   return {config.optimizer, config.momentum,      config.alpha,       config.beta1,
           config.beta2,     config.optimizer_eps, config.weight_decay};
+}
+
+void check_groups(const Config& config, const data::Description& data) {
+  if (can_normalize(config, data, config.microbatch)) return;
+  throw UsageError(fmt::format(
+      "--{} must be at least 2 with --model {} and images of {}x{}, got 1: a layer has one value per channel "
+      "and image, and one value alone cannot be normalized",
+      config.minibatch == 1 ? "minibatch" : "microbatch", printable(config.model), data.height, data.width));
 }
 
 int64_t first_non_finite(const torch::Tensor& tensor) {
@@ -64,6 +73,7 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
       optimizer_(make_optimizer(optimizer_of(config_), parameters_)),
       learning_rate_{config_.lr_schedule, config_.lr, config_.lr_final, config_.warmup, config_.steps},
       pass_(examples_per_pass(config_, dataset_.description)) {
+  check_groups(config_, dataset_.description);
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
   model_->train();
   start_stream();

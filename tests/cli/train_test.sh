@@ -195,5 +195,20 @@ run 76 train --out "$work/diverged" --data $data --model convnet:8/2,16/2 --mini
 complains "not finite"
 [ "$(grep -oE 'step [0-9]+' "$work/err" | wc -l)" -eq 1 ] || fail "divergence: not one number of a step"
 
+# One image per group needs layers with several positions.
+run 2 train --out "$work/single" --data $data --model convnet:8/2,pool,16 --minibatch 1 --steps 2 --threads 1 --quiet
+complains "--minibatch must be at least 2 with --model convnet:8/2,pool,16"
+run 2 train --out "$work/single" --data $data --model convnet:8/2,pool,16 --minibatch 4 --microbatch 1 --steps 2 \
+  --threads 1 --quiet
+complains "--microbatch must be at least 2"
+for norm in renorm batchnorm native; do
+  run 0 train --out "$work/single-$norm" --data $data --model convnet:8/2,16/2 --minibatch 1 --steps 2 --norm $norm \
+    --threads 1 --quiet
+done
+run 0 train --out "$work/pooled" --data $data --model convnet:8/2,pool,16 --minibatch 4 --steps 2 --threads 1 --quiet
+run 2 eval "$work/pooled" --batch-statistics --sampler labels:1x1
+complains "--batch-statistics needs minibatches of at least 2 images"
+run 0 eval "$work/pooled" --batch-statistics
+
 [ "$failures" -eq 0 ] && echo "all passed"
 exit "$failures"
