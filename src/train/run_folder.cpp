@@ -87,11 +87,14 @@ FolderLock::FolderLock(const std::string& path)
     throw OutputError(fmt::format("cannot write '{}': {}", printable(path), std::strerror(errno)));
   }
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  const bool taken = errno == EWOULDBLOCK;
+  const int error = errno;
   close(descriptor_);
   descriptor_ = -1;
-  // Training works on a file system without locks, too.
-  if (!taken) return;
+  if (error != EWOULDBLOCK) {
+    throw OutputError(
+        fmt::format("cannot lock '{}': {}; choose an --out on a file system with locks, such as a local disk",
+                    printable(path), std::strerror(error)));
+  }
   throw OutputError(fmt::format(
       "another process is training in this folder (it holds '{}'); wait for it or choose another --out",
       printable(path)));

@@ -6,6 +6,7 @@
  *                     kill: a write does half of its bytes, then the program is killed
  *                     term: the program receives SIGTERM, and the change is made; with
  *                           RENORM_FAULT_AT=0 while its libraries are initialized
+ *                     lock: no file can be locked, as on a file system without locks
  *   RENORM_FAULT_LOG  gets a line "NUMBER CALL PATH" for every change that counts
  */
 #define _GNU_SOURCE
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -186,6 +188,13 @@ ssize_t writev(int file, const struct iovec* pieces, int count) {
     default:
       return NEXT(writev)(file, pieces, count);
   }
+}
+
+int flock(int file, int operation) {
+  const char* kind = getenv("RENORM_FAULT");
+  if (kind == NULL || strcmp(kind, "lock") != 0) return NEXT(flock)(file, operation);
+  errno = EOPNOTSUPP;
+  return -1;
 }
 
 #define BY_FILE(name, space, parameters, arguments)           \
