@@ -9,6 +9,7 @@
 #include "report/format.h"
 #include "report/page.h"
 #include "report/tables.h"
+#include "report/thin.h"
 
 namespace renorm::report {
 
@@ -33,6 +34,10 @@ constexpr const char* kPolicy =
 
 constexpr const char* kHeadEnd =
     "</style>\n<noscript><style>.chart, .needs-script { display: none }</style></noscript>\n</head>\n";
+
+// With the charting library and a contact sheet, a page stays below 5 MB.
+constexpr size_t kMaxJsonBytes = 4 << 20;
+constexpr size_t kMinPoints = 64;  // of a curve, for any number of arms
 
 struct Progress {
   size_t runs = 0;
@@ -107,9 +112,17 @@ std::string head(const Results& results) {
 constexpr std::string_view kQuietly = "(function (console) {\n";
 constexpr std::string_view kQuietlyEnd = "\n})(Object.assign({}, window.console, { warn() {} }));\n";
 
+// Fewer points the more arms there are.
+std::string fitting_json(const Results& results) {
+  for (size_t max_points = kMaxPoints;; max_points /= 2) {
+    std::string json = json_for_script(thinned(results, max_points));
+    if (json.size() <= kMaxJsonBytes || max_points <= kMinPoints) return json;
+  }
+}
+
 std::string scripts(const Results& results) {
-  std::string text = "<script type=\"application/json\" id=\"results\">" + json_for_script(results) +
-                     "</script>\n<script>\n";
+  std::string text =
+      "<script type=\"application/json\" id=\"results\">" + fitting_json(results) + "</script>\n<script>\n";
   for (const std::string_view part :
        {kQuietly, kDygraphsJs, kQuietlyEnd, std::string_view("</script>\n<script>\n"), kSeriesJs, kReportJs,
         kPrintJs, std::string_view("</script>\n")}) {

@@ -16,7 +16,8 @@ struct ReportExtras {
 // A self-contained page in UTF-8: charts, styles and data are inside, and the browser is forbidden to fetch
 // anything. Claims and tables are readable without JavaScript. All text of the results is escaped. Results
 // may be at any stage, also without arms or figures; a missing value is shown as "–". The paper is mentioned
-// only if an arm has one of its figures.
+// only if an arm has one of its figures. Long curves are thinned (report/thin.h), so that a page has at most
+// 5 MB.
 std::string html(const record::Results& results, const ReportExtras& extras);
 
 }  // namespace renorm::report

@@ -6,8 +6,6 @@ const results = JSON.parse(document.getElementById("results").textContent);
 // By data-dash; page.cpp has the same patterns for the key.
 const DASHES = [null, [7, 3], [2, 2.5], [10, 3, 2, 3], [14, 4]];
 
-const MAX_POINTS = 240;  // per line of training; more are averaged
-
 // digits of values, their factor, and the minimum of the upper end of the axis
 const KINDS = {
   accuracy: { digits: 1, scale: 1, top: 5 },
@@ -38,19 +36,9 @@ function curvePoints(arm) {
   }));
 }
 
-// Of a field of training, at most MAX_POINTS, each the mean of neighbours at the last step among them.
+// Of a field of training.
 function trainingPoints(arm, field, scale) {
-  const size = Math.ceil(arm.training.length / MAX_POINTS);
-  const points = [];
-  for (let first = 0; first < arm.training.length; first += size) {
-    const part = arm.training.slice(first, first + size);
-    points.push({
-      step: part[part.length - 1].step,
-      value: mean(part.map((point) => number(point[field]))) * scale,
-      spread: 0,
-    });
-  }
-  return points;
+  return arm.training.map((point) => ({ step: point.step, value: number(point[field]) * scale, spread: 0 }));
 }
 
 function readLine(input, kind) {
