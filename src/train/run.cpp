@@ -176,6 +176,7 @@ class Session {
     data::Dataset dataset = open_data(config, options);
     stop_if_requested();
     check_fingerprint(dataset.description, fingerprint);
+    warn_of_one_class(dataset.description);
     const int64_t images = dataset.train->size();
     const Config whole =
         continues ? continued_config(before, request_.config, request_.given, images, paths_.folder)
@@ -190,6 +191,12 @@ class Session {
         fmt::format("the data '{}' is not what the run in '{}' started with: images were added, removed "
                     "or renamed; restore it, or start a new run in another --out",
                     printable(now.spec), printable(paths_.folder)));
+  }
+
+  void warn_of_one_class(const data::Description& data) {
+    if (data.classes.size() > 1) return;
+    observer_.note(
+        fmt::format("the data '{}' has one class only, so every prediction is right", printable(data.spec)));
   }
 
   void restore(const Checkpoint& checkpoint) {

@@ -134,5 +134,25 @@ mv "$set/train/ant/00.png" "$set/train/ant/zz.png"
 fails 65 "$work/cut" --resume
 complains "is not what the run in"
 
+# One class is allowed, with a note also if the run is quiet.
+for split in train val; do python3 "$here/make_images.py" images "$work/single/$split/ant" 8; done
+set=$work/single train 0 "$work/one" --quiet
+complains "has one class only, so every prediction is right"
+
+# Class names that are no UTF-8 are different in every file.
+for class in "$(printf '\376')" "$(printf '\377')"; do
+  for split in train val; do python3 "$here/make_images.py" images "$work/bytes/$split/$class" 8; done
+done
+set=$work/bytes train 0 "$work/latin" --quiet
+run 0 eval "$work/latin" --json "$work/latin.json"
+python3 - "$work" <<'END' || fail "class names that are no UTF-8 are lost"
+import json, sys
+names = ["\\xfe", "\\xff"]
+state = json.load(open(sys.argv[1] + "/latin/checkpoints/last/state.json"))
+assert state["data"]["classes"] == names, state["data"]["classes"]
+result = json.load(open(sys.argv[1] + "/latin.json"))
+assert [entry["name"] for entry in result["per_class"]] == names, result["per_class"]
+END
+
 [ "$failures" -eq 0 ] || exit 1
 echo "all passed"

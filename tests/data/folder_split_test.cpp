@@ -300,6 +300,22 @@ TEST_F(FolderDataset, NamesOfAnyKindMakeOneLine) {
                           {"train/ant/new\\x0aline \\x1b[31m<b>\\xff.jpg': not a JPEG or PNG image"});
 }
 
+TEST_F(FolderDataset, ClassNamesThatAreNoUtf8StayDistinct) {
+  for (const char* split : {"train/", "val/"}) {
+    for (const char* name : {"\xff", "\xfe\\", "\xc3\xa4"}) {
+      folder.write(std::string(split) + name + "/1.png", file_of(1, false));
+    }
+  }
+  const Dataset data = open();
+  EXPECT_EQ(data.description.classes,
+            (std::vector<std::string>{"ant", "bee", "cat", "\xc3\xa4", "\\xfe\\x5c", "\\xff"}));
+  EXPECT_EQ(data.test->load(all_of(*data.test)).labels.size(0), 9);
+  for (const char* split : {"train/", "val/"}) {
+    folder.write(std::string(split) + "\\xff/1.png", file_of(1, false));
+  }
+  expect_error<DataError>([&] { open(); }, {"two classes are shown as '\\xff'", "rename one"});
+}
+
 TEST(OpenFolderIndex, OtherDataSetsHaveNone) {
   EXPECT_FALSE(open_folder_index("strokes", {}).has_value());
   expect_error<UsageError>([] { open_folder_index("folder:", {}); }, {"'folder'", "folder:DIR"});
