@@ -51,7 +51,7 @@ fuzz: ## fuzz every parser of external input for a minute under AddressSanitizer
 	@tools/setup --fuzz
 	@tools/fuzz
 
-soak: build ## kill and resume training at 100 points, and fill the disk at every write
+soak: build ## training killed, with a full disk, under limits, and for an hour; two hours in all
 	@tools/soak
 
 test-cpus: test ## the tests as on CPUs without AVX-512, AVX2 or SSE4; writes a table in docs/compatibility.md

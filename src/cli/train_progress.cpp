@@ -201,9 +201,12 @@ void TrainProgress::evaluated(const record::EvaluationRecord& record) {
   print(fit_fields(std::move(all), kAll, progress_.colour()));
 }
 
-void TrainProgress::saved(int64_t step, const std::string& path) {
+void TrainProgress::saved(int64_t step, const std::string& path, double seconds) {
   constexpr int kAll = 1000;
-  print(fit_fields({{"step", step_text(step), 0}, {"saved", printable(path), 0}}, kAll, progress_.colour()));
+  print(fit_fields({{"step", step_text(step), 0},
+                    {"saved", printable(path), 0},
+                    {"in", fmt::format("{:.2f} s", seconds), 0}},
+                   kAll, progress_.colour()));
 }
 
 }  // namespace renorm::cli

@@ -28,7 +28,7 @@ class TrainProgress : public train::Observer {
   void stepped(const train::Trainer& trainer, const train::StepResult& result) override;
   void logged(const record::StepRecord& record) override;
   void evaluated(const record::EvaluationRecord& record) override;
-  void saved(int64_t step, const std::string& path) override;
+  void saved(int64_t step, const std::string& path, double seconds) override;
 
  private:
   using Clock = std::chrono::steady_clock;

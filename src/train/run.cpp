@@ -315,7 +315,7 @@ class Session {
     state_.parameters = trainer_->parameter_count();
     state_.data = trainer_->dataset().description;
     checkpoints_.write({state_, trainer_->encode()}, state_.config.keep);
-    observer_.saved(state_.step, checkpoints_.path_of(state_.step));
+    observer_.saved(state_.step, checkpoints_.path_of(state_.step), watch.seconds());
     window_.exclude(watch.seconds());
   }
 

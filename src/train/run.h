@@ -27,7 +27,8 @@ class Observer {
   virtual void stepped(const Trainer& /*trainer*/, const StepResult& /*result*/) {}  // every step
   virtual void logged(const record::StepRecord& /*record*/) {}
   virtual void evaluated(const record::EvaluationRecord& /*record*/) {}
-  virtual void saved(int64_t /*step*/, const std::string& /*path*/) {}
+  // `seconds` is the pause that the checkpoint made.
+  virtual void saved(int64_t /*step*/, const std::string& /*path*/, double /*seconds*/) {}
 };
 
 struct RunRequest {

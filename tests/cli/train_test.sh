@@ -34,6 +34,7 @@ for text in "making data: 230 images" "convnet:8/2,16/2" "$data" "2 x 10 = 20 im
   "step 20/20" "r_max" "images/s" "saved $work/run/checkpoints/step-000000010"; do
   complains "$text"
 done
+grep -qE '^step 10/20 .*saved .*/step-000000010  in [0-9.]+ s$' "$work/err" || fail "no duration of a checkpoint"
 if LC_ALL=C grep -q '[[:cntrl:]]' "$work/out" "$work/err"; then fail "control characters in plain output"; fi
 # The schedule begins with a hold of one step, in which everything is clipped by definition.
 grep '^step 1/20 ' "$work/err" | grep 'r_max 1.00' | grep 'd_max 0.00' | grep -q ' hold ' || fail "no hold in step 1"
