@@ -41,11 +41,14 @@ asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --build --preset asan --parallel $(JOBS)
 	@ctest --preset asan
 
-tsan: ## the kernel tests under ThreadSanitizer
+tsan: ## the tests of the kernels and of the image loader under ThreadSanitizer
 	@tools/setup
 	@cmake --preset tsan-kernels --log-level=WARNING >/dev/null
 	@cmake --build --preset tsan-kernels --parallel $(JOBS)
 	@ctest --preset tsan-kernels
+	@cmake --preset tsan-loader --log-level=WARNING >/dev/null
+	@cmake --build --preset tsan-loader --parallel $(JOBS)
+	@ctest --preset tsan-loader
 
 fuzz: ## fuzz every parser of external input for a minute under AddressSanitizer
 	@tools/setup --fuzz
