@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,9 @@ constexpr int64_t kMaxSteps = 1'000'000'000'000'000;
 const std::string kState = "state.json";
 const std::string kSums = "SHA256SUMS";
 const std::string kPrefix = "step-";
+const std::string kLast = "last";
+const std::string kBest = "best";
+constexpr int kMaxTemporaryNames = 1000;
 
 using Files = std::map<std::string, std::string>;  // names to bytes or checksums
 
@@ -49,21 +53,67 @@ std::optional<int64_t> step_of(const std::string& name) {
   }
 }
 
+// Whether it is a folder, not a link, that holds nothing but files of a checkpoint.
+bool holds_only_own_files(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
+  const std::string own[] = {kModelFile, kAverageFile, kOptimizerFile, kState, kSums};
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const bool is_own = std::find(std::begin(own), std::end(own), entry->path().filename()) != std::end(own);
+    if (!is_own || !fs::is_regular_file(entry->symlink_status(error))) return false;
+  }
+  return !error;
+}
+
+// Whether it is a checkpoint, complete or not, and nothing else.
+bool is_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  return holds_only_own_files(folder) &&
+         (fs::exists(folder / kState, error) || fs::exists(folder / kSums, error));
+}
+
+// What fresh_path() names, left behind by a killed process: ".tmp-step-000000500-123", ".tmp-last-123".
+bool is_leftover(const fs::path& path) {
+  const std::string name = path.filename();
+  if (name.rfind(".tmp-", 0) != 0 && name.rfind(".old-", 0) != 0) return false;
+  const std::string rest = name.substr(std::string(".tmp-").size());
+  const size_t end = rest.rfind('-');
+  if (end == std::string::npos || rest.find_first_not_of("0123456789.", end + 1) != std::string::npos) {
+    return false;
+  }
+  const std::string of = rest.substr(0, end);
+  std::error_code error;
+  if (of == kLast || of == kBest) return fs::is_symlink(fs::symlink_status(path, error));
+  const std::optional<int64_t> step = step_of(of);
+  return step && folder_name(*step) == of && holds_only_own_files(path);
+}
+
+void delete_leftover(const fs::path& path) {
+  std::error_code error;
+  if (is_leftover(path)) fs::remove_all(path, error);
+  if (error) fail("delete", path, error.message());
+}
+
 // A killed process with the same number may have left something of this name; it is deleted first.
 fs::path fresh_path(const std::string& folder, const std::string& kind, const std::string& name) {
-  const fs::path path = fs::path(folder) / fmt::format(".{}-{}-{}", kind, name, static_cast<long>(getpid()));
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) fail("delete", path, error.message());
-  return path;
+  for (int i = 0;; ++i) {
+    const fs::path path =
+        fs::path(folder) / fmt::format(".{}-{}-{}.{}", kind, name, static_cast<long>(getpid()), i);
+    delete_leftover(path);
+    std::error_code error;
+    if (i == kMaxTemporaryNames || !fs::exists(fs::symlink_status(path, error))) return path;
+  }
 }
 
 void rename_to(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("write", to, std::strerror(errno));
 }
 
-// Renamed first, so that a process killed half-way leaves no incomplete checkpoint.
+// Renamed first, so that a process killed half-way leaves no incomplete checkpoint. What is no checkpoint
+// stays.
 void delete_folder(const std::string& folder, const std::string& name) {
+  if (!is_checkpoint(fs::path(folder) / name)) return;
   const fs::path old = fresh_path(folder, "old", name);
   rename_to(fs::path(folder) / name, old);
   std::error_code error;
@@ -104,8 +154,16 @@ void write_files(const fs::path& into, const Checkpoint& checkpoint) {
   sync_folder(into);
 }
 
-// Links are for users; a file system without them is no reason to stop.
+// Whether the name is free or a link.
+bool is_link_or_free(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  return fs::is_symlink(status) || !fs::exists(status);
+}
+
+// Links are for users; a file system without them, or a name that is taken, is no reason to stop.
 void point(const std::string& folder, const std::string& link, const std::string& target) {
+  if (!is_link_or_free(fs::path(folder) / link)) return;
   const fs::path temporary = fresh_path(folder, "tmp", link);
   if (::symlink(target.c_str(), temporary.c_str()) != 0) {
     if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS) return;
@@ -115,12 +173,13 @@ void point(const std::string& folder, const std::string& link, const std::string
 }
 
 void update_links(const std::string& folder, const std::vector<int64_t>& steps, int64_t last, int64_t best) {
-  point(folder, "last", folder_name(last));
+  point(folder, kLast, folder_name(last));
   if (std::find(steps.begin(), steps.end(), best) != steps.end()) {
-    point(folder, "best", folder_name(best));
+    point(folder, kBest, folder_name(best));
     return;
   }
-  const fs::path link = fs::path(folder) / "best";
+  const fs::path link = fs::path(folder) / kBest;
+  if (!is_link_or_free(link)) return;
   if (::unlink(link.c_str()) != 0 && errno != ENOENT) fail("delete", link, std::strerror(errno));
 }
 
@@ -249,11 +308,11 @@ Checkpoint CheckpointFolder::read(int64_t step) const {
   return checkpoint;
 }
 
-int64_t CheckpointFolder::find(const std::string& name) const {
-  const bool best = name == "best";
+int64_t CheckpointFolder::find(const std::string& name, std::vector<std::string>* refused) const {
+  const bool best = name == kBest;
   std::optional<int64_t> step;
-  if (name == "last" || best) {
-    const RunState state = newest(nullptr).state;
+  if (name == kLast || best) {
+    const RunState state = newest(refused).state;
     step = best ? state.best_step : state.step;
   } else {
     step = step_of(name.rfind(kPrefix, 0) == 0 ? name : kPrefix + name);
@@ -292,12 +351,7 @@ Checkpoint CheckpointFolder::newest(std::vector<std::string>* refused) const {
 }
 
 void CheckpointFolder::clean() const {
-  for (const std::string& name : list_folder(path_)) {
-    if (name.rfind(".tmp-", 0) != 0 && name.rfind(".old-", 0) != 0) continue;
-    std::error_code error;
-    fs::remove_all(fs::path(path_) / name, error);
-    if (error) fail("delete", fs::path(path_) / name, error.message());
-  }
+  for (const std::string& name : list_folder(path_)) delete_leftover(fs::path(path_) / name);
 }
 
 }  // namespace renorm::train

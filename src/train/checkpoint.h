@@ -12,6 +12,11 @@
 
 namespace renorm::train {
 
+// The files of a checkpoint that hold tensors.
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kAverageFile = "average.safetensors";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+
 struct Checkpoint {
   RunState state;
   std::map<std::string, std::string> tensors;  // "model.safetensors" -> bytes
@@ -22,9 +27,10 @@ class CheckpointFolder {
   explicit CheckpointFolder(std::string path);  // DIR/checkpoints; made by the first write
 
   // Written to a temporary folder, synced, renamed, parent synced. Then the links `last` and `best`
-  // (relative, for users) are set, and of the steps up to this one all but the newest `keep` >= 1 and the
-  // best are deleted. Newer ones, which exist only if the run went back, stay until it reaches them. A
-  // checkpoint of the same step is replaced. Throws IoError with path and reason; the existing checkpoints
+  // (relative, for users) are set, unless something else has the name, and of the steps up to this one all
+  // but the newest `keep` >= 1 and the best are deleted. Newer ones, which exist only if the run went back,
+  // stay until it reaches them. A checkpoint of the same step is replaced. A folder with any other file than
+  // those of a checkpoint is never deleted. Throws IoError with path and reason; the existing checkpoints
   // stay.
   void write(const Checkpoint& checkpoint, int64_t keep);
   // The part of `write` after the checkpoint itself: links and deletion. For a run that continues from
@@ -38,12 +44,13 @@ class CheckpointFolder {
   // Reads and verifies one. Throws DataError with the file that is torn, altered, missing or unexpected.
   Checkpoint read(int64_t step) const;
   // The step of "step-500", "500", "last" (the newest valid one) or "best" (as recorded in the newest valid
-  // one). Throws MissingInputError.
-  int64_t find(const std::string& name) const;
+  // one). `refused` as for newest(). Throws MissingInputError.
+  int64_t find(const std::string& name, std::vector<std::string>* refused = nullptr) const;
   // The newest valid one; `refused` (may be null) gets one sentence for each newer, invalid one. Throws
   // MissingInputError if there is none.
   Checkpoint newest(std::vector<std::string>* refused) const;
-  // Deletes leftovers of killed processes. No other process may be writing.
+  // Deletes leftovers of killed processes, which hold nothing but files of a checkpoint. No other process may
+  // be writing.
   void clean() const;
 
  private:

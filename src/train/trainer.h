@@ -14,17 +14,13 @@
 #include "data/sampler.h"
 #include "models/model.h"
 #include "record/metrics.h"
+#include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/learning_rate.h"
 #include "train/optimizer.h"
 #include "train/weight_average.h"
 
 namespace renorm::train {
-
-// The files of a checkpoint that hold tensors.
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kAverageFile = "average.safetensors";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
 
 // Seconds of a step by part.
 struct StepTimes {

@@ -135,7 +135,6 @@ TEST_F(CheckpointFolderTest, IgnoresOtherNames) {
 TEST_F(CheckpointFolderTest, ReplacesTheSameStep) {
   folder().write(checkpoint(4), 3);
   put(path_ / "step-000000004" / "model.safetensors", "torn");
-  put(path_ / "step-000000004" / "extra", "extra");
   folder().write(checkpoint(4), 3);
   EXPECT_EQ(folder().read(4).tensors, checkpoint(4).tensors);
   EXPECT_EQ(names(), (std::vector<std::string>{"last", "step-000000004"}));
@@ -231,6 +230,11 @@ TEST_F(CheckpointFolderTest, FindsCheckpointsByName) {
   }
   put(path_ / "step-000000300" / "model.safetensors", "torn");
   EXPECT_EQ(folder().find("last"), 200);
+  for (const char* name : {"last", "best"}) {
+    std::vector<std::string> refused;
+    EXPECT_EQ(folder().find(name, &refused), 200);
+    EXPECT_EQ(refused, std::vector<std::string>{refusal_of_read(300)});
+  }
 }
 
 TEST_F(CheckpointFolderTest, SaysThatThereIsNoneAndWhy) {
@@ -249,13 +253,62 @@ TEST_F(CheckpointFolderTest, SaysThatThereIsNoneAndWhy) {
 
 TEST_F(CheckpointFolderTest, CleansWhatKilledProcessesLeft) {
   folder().write(checkpoint(1), 3);
-  for (const char* name : {".tmp-step-000000002-1", ".old-step-000000000-1"}) {
-    fs::create_directories(path_ / name / "inside");
-    put(path_ / name / "inside" / "file", "x");
+  for (const char* name : {".tmp-step-000000002-1", ".old-step-000000000-1", ".old-step-000000001-1.2"}) {
+    fs::create_directory(path_ / name);
+    put(path_ / name / "model.safetensors", "x");
   }
+  fs::create_directory(path_ / ".tmp-step-000000003-1");
+  fs::create_symlink("step-000000001", path_ / ".tmp-last-1");
   put(path_ / "notes", "mine");
   folder().clean();
   EXPECT_EQ(names(), (std::vector<std::string>{"last", "notes", "step-000000001"}));
+}
+
+TEST_F(CheckpointFolderTest, DeletesNothingThatItDidNotWrite) {
+  const std::vector<fs::path> foreign = {
+      ".old-photos/cat.jpg",           ".tmp-/a",
+      ".tmp-step-000000001-1/notes",   ".tmp-step-1-1/model.safetensors",
+      ".old-step-000000001-x/a",       ".tmp-last-1/a",
+      "step-000000001/cat.jpg",        "step-000000002/model.safetensors",
+      "step-000000003/SHA256SUMS/cat", ".old-step-000000009-1/model.safetensors/cat"};
+  for (const fs::path& file : foreign) {
+    fs::create_directories((path_ / file).parent_path());
+    put(path_ / file, "mine");
+  }
+  fs::create_directory_symlink(base_, path_ / ".tmp-step-000000005-1");
+  fs::create_directory_symlink(base_, path_ / "step-000000004");
+  for (const int64_t step : {10, 20, 30}) folder().write(checkpoint(step), 1);
+  for (const fs::path& file : foreign) EXPECT_EQ(bytes_of(path_ / file), "mine") << file;
+  EXPECT_TRUE(fs::is_symlink(path_ / ".tmp-step-000000005-1"));
+  EXPECT_TRUE(fs::is_symlink(path_ / "step-000000004"));
+  EXPECT_FALSE(fs::exists(path_ / "step-000000020"));
+}
+
+TEST_F(CheckpointFolderTest, KeepsACheckpointToWhichAFileWasAdded) {
+  folder().write(checkpoint(1), 1);
+  put(path_ / "step-000000001" / "notes", "mine");
+  folder().write(checkpoint(2), 1);
+  EXPECT_EQ(bytes_of(path_ / "step-000000001" / "notes"), "mine");
+  folder().write(checkpoint(1), 1);  // a run that started anew
+  EXPECT_EQ(folder().read(1).tensors, checkpoint(1).tensors);
+  std::vector<std::string> kept;
+  for (const auto& entry : fs::recursive_directory_iterator(path_)) {
+    if (entry.path().filename() == "notes") kept.push_back(bytes_of(entry.path()));
+  }
+  EXPECT_EQ(kept, std::vector<std::string>{"mine"});
+}
+
+TEST_F(CheckpointFolderTest, ReplacesNoLastAndNoBestThatIsNotALink) {
+  fs::create_directories(path_ / "last");
+  put(path_ / "last" / "model.safetensors", "mine");
+  put(path_ / "best", "mine");
+  folder().write(checkpoint(1, 1), 1);
+  folder().write(checkpoint(2, 1), 1);
+  fs::remove_all(path_ / "step-000000001");
+  folder().write(checkpoint(3, 1), 1);
+  EXPECT_EQ(bytes_of(path_ / "last" / "model.safetensors"), "mine");
+  EXPECT_EQ(bytes_of(path_ / "best"), "mine");
+  EXPECT_EQ(folder().find("last"), 3);
 }
 
 // In a container every process may have the same number.
@@ -272,9 +325,13 @@ TEST_F(CheckpointFolderTest, SettlesWhatAKilledProcessLeftUndone) {
 
 TEST_F(CheckpointFolderTest, WritesOverTheLeftoversOfItsOwnNumber) {
   const std::string number = std::to_string(getpid());
-  for (const std::string name : {".tmp-step-000000002-", ".old-step-000000001-", ".tmp-last-"}) {
-    fs::create_directories(path_ / (name + number) / "inside");
+  for (const std::string name : {".tmp-step-000000002-", ".old-step-000000001-"}) {
+    for (const std::string end : {"", ".0"}) {
+      fs::create_directories(path_ / (name + number + end));
+      put(path_ / (name + number + end) / "state.json", "torn");
+    }
   }
+  fs::create_symlink("step-000000001", path_ / (".tmp-last-" + number + ".0"));
   folder().write(checkpoint(1), 1);
   folder().write(checkpoint(2), 1);
   EXPECT_EQ(folder().read(2).tensors, checkpoint(2).tensors);
