@@ -19,6 +19,7 @@
 #include "record/eval_result.h"
 #include "train/build_model.h"
 #include "train/evaluate.h"
+#include "train/opened_run.h"
 #include "train/run.h"
 #include "train/threads.h"
 
@@ -254,6 +255,7 @@ void run(const EvalOptions& options) {
     progress.show(fmt::format("making data: {} of {} images", done, total));
   };
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
+  for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
   if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);

@@ -152,6 +152,7 @@ void run(const ExportOptions& options) {
   progress.show("exporting");
   const exporting::ModelFormat format = exporting::model_format(options.to);
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
+  for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(train::at_most_cpus(run.state.config.threads));
   run.model->computation = {torch::kFloat, models::model_kind(run.state.config.model).memory_format};
   std::optional<train::WeightAverage::Applied> applied;

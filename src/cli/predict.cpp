@@ -14,6 +14,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/progress.h"
 #include "data/description.h"
 #include "data/image_decode.h"
 #include "data/image_transform.h"
@@ -246,6 +247,7 @@ void run(const PredictOptions& options) {
   check(options);
   const torch::NoGradGuard no_grad;
   exporting::ReadyModel model = exporting::open_model(options.model, options.open);
+  for (const std::string& note : model.notes) Progress().print("note: " + note);
   const int threads = options.threads > 0 ? options.threads : train::at_most_cpus(model.threads);
   train::use_threads(threads > 0 ? threads : at::get_num_threads());
   const ImageInput input(model.card.input);

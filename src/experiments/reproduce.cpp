@@ -219,6 +219,7 @@ class Session {
   }
 
   void save() {
+    lock_->check();
     gather(request_.folder, &results_);
     write_atomically(fmt::format("{}/{}", request_.folder, kResultsFile), to_json(results_), Links::kReplace);
   }

@@ -3,10 +3,11 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "export/model_card.h"
 #include "export/portable_model.h"
-#include "train/run.h"
+#include "train/opened_run.h"
 
 namespace renorm::exporting {
 
@@ -24,7 +25,8 @@ std::string encode_model(const models::Classifier& model, const ModelCard& card,
 struct ReadyModel {
   ModelCard card;
   int64_t parameters = 0;
-  int threads = 0;  // of the run that the model comes from; 0: it comes from a file
+  int threads = 0;                 // of the run that the model comes from; 0: it comes from a file
+  std::vector<std::string> notes;  // on damaged checkpoints of the run, see train::OpenedRun
   // Float images [n, channels, height, width] -> logits [n, classes]. Throws DataError.
   std::function<torch::Tensor(const torch::Tensor&)> logits;
 };

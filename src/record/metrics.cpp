@@ -16,58 +16,6 @@ namespace {
 constexpr const char* kStepKind = "step";
 constexpr const char* kEvaluationKind = "evaluation";
 
-}  // namespace
-
-template <>
-struct Fields<Summary> {
-  template <typename Record, typename Visitor>
-  static void visit(Record& summary, const Visitor& visit) {
-    visit("mean", summary.mean);
-    visit("std", summary.std);
-    visit("min", summary.min);
-    visit("max", summary.max);
-  }
-};
-
-template <>
-struct Fields<LayerClips> {
-  template <typename Record, typename Visitor>
-  static void visit(Record& layer, const Visitor& visit) {
-    visit("name", layer.name);
-    visit("r_clipped_above", layer.r_clipped_above);
-    visit("r_clipped_below", layer.r_clipped_below);
-    visit("d_clipped", layer.d_clipped);
-    visit("r", layer.r);
-    visit("d", layer.d);
-  }
-};
-
-template <>
-struct Fields<StepRecord> {
-  template <typename Record, typename Visitor>
-  static void visit(Record& record, const Visitor& visit) {
-    std::string kind = kStepKind;
-    visit("kind", kind);
-    visit("step", record.step);
-    visit("epoch", record.epoch);
-    visit("loss", record.loss);
-    visit("accuracy", record.accuracy);
-    visit("learning_rate", record.learning_rate);
-    visit("gradient_norm", record.gradient_norm);
-    visit("r_max", record.r_max);
-    visit("d_max", record.d_max);
-    visit("r_clipped_above", record.r_clipped_above);
-    visit("r_clipped_below", record.r_clipped_below);
-    visit("d_clipped", record.d_clipped);
-    visit("images_per_second", record.images_per_second);
-    visit("data_wait_percent", record.data_wait_percent);
-    visit("skipped_images", record.skipped_images);
-    visit("layers", record.layers);
-  }
-};
-
-namespace {
-
 constexpr JsonFormat kLine = {"a record", 0, SIZE_MAX, UnknownKeys::kIgnore, -1};
 
 void read_line(const std::string& line, const std::string& where, Metrics* metrics) {
@@ -118,6 +66,12 @@ std::vector<std::pair<std::string, std::string>> summary_columns(const Evaluatio
 }
 
 }  // namespace
+
+std::optional<std::string> Metrics::run() const {
+  const bool first_is_step = !steps.empty() && steps.front().run;
+  if (first_is_step) return steps.front().run;
+  return evaluations.empty() ? std::nullopt : evaluations.front().run;
+}
 
 std::string to_json_line(const StepRecord& record) { return write_json(record, kLine); }
 

@@ -45,6 +45,7 @@ struct StepRecord {
   std::optional<double> data_wait_percent;
   std::optional<int64_t> skipped_images;
   std::vector<LayerClips> layers;
+  std::optional<std::string> run = {};  // the id of the run, in the first line of the file
 };
 
 struct Score {
@@ -62,18 +63,69 @@ struct EvaluationRecord {
   Score raw;                              // keys raw_accuracy and raw_loss
   double seconds = 0.0;                   // that the evaluation took
   std::optional<int64_t> skipped_images;  // not counted, because they could not be read
+  std::optional<std::string> run = {};    // the id of the run, in the first line of the file
 };
 
 template <typename Record>
 struct Fields;  // record/json.h
 
-// Here, because checkpoints hold one as well.
+// Here, because checkpoints hold records as well.
+template <>
+struct Fields<Summary> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& summary, const Visitor& visit) {
+    visit("mean", summary.mean);
+    visit("std", summary.std);
+    visit("min", summary.min);
+    visit("max", summary.max);
+  }
+};
+
+template <>
+struct Fields<LayerClips> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& layer, const Visitor& visit) {
+    visit("name", layer.name);
+    visit("r_clipped_above", layer.r_clipped_above);
+    visit("r_clipped_below", layer.r_clipped_below);
+    visit("d_clipped", layer.d_clipped);
+    visit("r", layer.r);
+    visit("d", layer.d);
+  }
+};
+
+template <>
+struct Fields<StepRecord> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& record, const Visitor& visit) {
+    std::string kind = "step";
+    visit("kind", kind);
+    visit("run", record.run);
+    visit("step", record.step);
+    visit("epoch", record.epoch);
+    visit("loss", record.loss);
+    visit("accuracy", record.accuracy);
+    visit("learning_rate", record.learning_rate);
+    visit("gradient_norm", record.gradient_norm);
+    visit("r_max", record.r_max);
+    visit("d_max", record.d_max);
+    visit("r_clipped_above", record.r_clipped_above);
+    visit("r_clipped_below", record.r_clipped_below);
+    visit("d_clipped", record.d_clipped);
+    visit("images_per_second", record.images_per_second);
+    visit("data_wait_percent", record.data_wait_percent);
+    visit("skipped_images", record.skipped_images);
+    visit("layers", record.layers);
+  }
+};
+
 template <>
 struct Fields<EvaluationRecord> {
   template <typename Record, typename Visitor>
   static void visit(Record& record, const Visitor& visit) {
     std::string kind = "evaluation";
     visit("kind", kind);
+    visit("run", record.run);
     visit("step", record.step);
     visit("epoch", record.epoch);
     visit("split", record.split);
@@ -95,6 +147,9 @@ std::string to_json_line(const EvaluationRecord& record);
 struct Metrics {
   std::vector<StepRecord> steps;
   std::vector<EvaluationRecord> evaluations;
+
+  // The id of the run; empty if no record has one.
+  std::optional<std::string> run() const;
 };
 
 // Unknown keys are ignored, so that records may grow. A last line without its newline may be cut short (the

@@ -12,12 +12,13 @@
 #include "base/text.h"
 #include "base/timing.h"
 #include "models/bfloat16.h"
-#include "models/weight_limit.h"
 #include "train/build_model.h"
 #include "train/config_file.h"
 #include "train/resumed_config.h"
 #include "train/run_folder.h"
+#include "train/run_id.h"
 #include "train/settings.h"
+#include "train/stored_run.h"
 #include "train/tensor_file.h"
 #include "train/threads.h"
 
@@ -50,6 +51,7 @@ class Session {
   Session(const RunRequest& request, Observer& observer)
       : request_(request), observer_(observer), paths_(request.folder), checkpoints_(paths_.checkpoints) {
     const FolderContents contents = checked_contents(request, paths_);
+    check_inside(paths_);
     const bool begins = contents != FolderContents::kRun;
     // The settings given to continue a run are checked together with the rest of its settings.
     const Config config = begins ? new_config(contents) : Config();
@@ -59,15 +61,20 @@ class Session {
       write_config(config);
       open(config, "", /*continues=*/false);
     } else {
-      checkpoint = newest_checkpoint();
-      open(checkpoint ? checkpoint->state.config : stored_config(),
-           checkpoint ? checkpoint->state.data.fingerprint : "", /*continues=*/true);
+      StoredRun stored = read_run(paths_);
+      for (const std::string& sentence : stored.refused) {
+        observer_.note(fmt::format("{}; continuing after step {}", sentence, stored.checkpoint->state.step));
+      }
+      if (!stored.id.empty()) id_ = stored.id;
+      checkpoint = std::move(stored.checkpoint);
+      open(stored.config, checkpoint ? checkpoint->state.data.fingerprint : "", /*continues=*/true);
     }
     if (checkpoint) {
       restore(*checkpoint);
     } else if (!trainer_->config().init.empty()) {
       start_from(trainer_->config().init);
     }
+    lock_->check();
     start_files();
   }
 
@@ -89,7 +96,9 @@ class Session {
   // The settings of a run that is about to begin.
   Config new_config(FolderContents contents) {
     const bool is_stored = request_.resume && contents == FolderContents::kUnstarted;
-    const Config stored = is_stored ? stored_config() : request_.config;
+    const StoredConfig file = is_stored ? read_config(paths_) : StoredConfig();
+    if (!file.id.empty()) id_ = file.id;
+    const Config stored = is_stored ? file.config : request_.config;
     const Config config = is_stored ? corrected_config(stored, request_.config, request_.given) : stored;
     check(config);
     check_bfloat16(config, /*continues=*/is_stored && stored.dtype == Dtype::kBf16);
@@ -109,13 +118,11 @@ class Session {
       throw OutputError(fmt::format("another process has just trained in '{}'; repeat the command",
                                     printable(paths_.folder)));
     }
-    clean_run_folder(paths_);
-    checkpoints_.clean();
   }
 
   // Before data and model are opened, so that a run whose process ends meanwhile can be resumed.
   void write_config(const Config& config) try {
-    write_atomically(paths_.config, to_toml(config));
+    write_atomically(paths_.config, run_id_comment(id_) + to_toml(config));
   } catch (const IoError& error) {
     throw OutputError(error.what());
   }
@@ -125,26 +132,6 @@ class Session {
   // Before the first step of this process there is nothing to save.
   void stop_if_requested() const {
     if (is_stop_requested()) throw Interrupted("stopped before the next step; continue with --resume");
-  }
-
-  std::optional<Checkpoint> newest_checkpoint() {
-    if (checkpoints_.steps().empty()) return std::nullopt;
-    std::vector<std::string> refused;
-    std::optional<Checkpoint> checkpoint;
-    try {
-      checkpoint = checkpoints_.newest(&refused);
-    } catch (const MissingInputError&) {
-      throw DataError(fmt::format("'{}' holds no good checkpoint: {}", printable(paths_.checkpoints),
-                                  fmt::join(refused, "; ")));
-    }
-    for (const std::string& sentence : refused) observer_.note(sentence + "; continuing from an older one");
-    return checkpoint;
-  }
-
-  Config stored_config() const {
-    Config config;
-    read_toml(read_file(paths_.config, 1 << 20), paths_.config, &config);
-    return config;
   }
 
   // A run that has begun is not refused.
@@ -214,6 +201,8 @@ class Session {
 
   // Output that cannot be written is reported before the first step.
   void start_files() try {
+    clean_run_folder(paths_);
+    checkpoints_.clean();
     // A process killed right after writing its checkpoint has not set the links.
     if (state_.step > 0) checkpoints_.settle(state_, trainer_->config().keep);
     write_config(trainer_->config());
@@ -278,9 +267,17 @@ class Session {
     return record;
   }
 
+  // The first line of the file has the id of the run.
+  template <typename Record>
+  void append(Record record) {
+    lock_->check();
+    if (metrics_->size() == 0) record.run = id_;
+    metrics_->append(record::to_json_line(record));
+  }
+
   void log(const StepResult& result) {
     const record::StepRecord record = record_of(result);
-    metrics_->append(record::to_json_line(record));
+    append(record);
     observer_.logged(record);
     rate_ = record.images_per_second;
     window_images_ = 0;
@@ -291,7 +288,7 @@ class Session {
   void evaluate(const StepResult& result) {
     const Stopwatch watch;
     const record::EvaluationRecord record = trainer_->evaluate_test();
-    metrics_->append(record::to_json_line(record));
+    append(record);
     summary_->append(record::summary_csv_row(record, record_of(result)));
     if (record.averaged.accuracy > state_.best_accuracy) {
       state_.best_accuracy = record.averaged.accuracy;
@@ -307,6 +304,7 @@ class Session {
     // The checkpoint refers to these files, so they are on disk before it.
     metrics_->sync();
     summary_->sync();
+    state_.run = id_;
     state_.step = trainer_->steps_done();
     state_.config = trainer_->config();
     state_.versions = request_.versions;
@@ -314,7 +312,9 @@ class Session {
     state_.summary_bytes = summary_->size();
     state_.parameters = trainer_->parameter_count();
     state_.data = trainer_->dataset().description;
-    checkpoints_.write({state_, trainer_->encode()}, state_.config.keep);
+    const Checkpoint checkpoint = {state_, trainer_->encode()};
+    lock_->check();
+    checkpoints_.write(checkpoint, state_.config.keep);
     observer_.saved(state_.step, checkpoints_.path_of(state_.step), watch.seconds());
     window_.exclude(watch.seconds());
   }
@@ -334,6 +334,7 @@ class Session {
   RunPaths paths_;
   CheckpointFolder checkpoints_;
   std::optional<FolderLock> lock_;
+  std::string id_ = new_run_id();  // unless the folder has one
   std::unique_ptr<Trainer> trainer_;
   RunState state_;
   std::optional<LineFile> metrics_;
@@ -362,25 +363,6 @@ data::Dataset open_data(const Config& config, data::OpenOptions options) {
   options.images.val_fraction = config.val_fraction;
   options.images.on_bad_image = config.on_bad_image;
   return data::open_dataset(config.data, options);
-}
-
-OpenedRun open_run(const std::string& folder, const std::string& checkpoint) {
-  const CheckpointFolder checkpoints(RunPaths(folder).checkpoints);
-  const Checkpoint found = checkpoints.read(checkpoints.find(checkpoint));
-  OpenedRun opened;
-  opened.state = found.state;
-  opened.checkpoint = checkpoints.path_of(found.state.step);
-  const auto weights = found.tensors.find(kModelFile);
-  const size_t bytes = weights == found.tensors.end() ? 0 : weights->second.size();
-  const models::FileWeightLimit limit(static_cast<int64_t>(bytes), opened.checkpoint + "/" + kModelFile);
-  opened.model = build_model(found.state.config, found.state.data);
-  restore_file(found.tensors, kModelFile, opened.checkpoint, named_state(*opened.model));
-  if (found.state.config.ema_decay > 0.0) {
-    opened.average = std::make_unique<WeightAverage>(*opened.model, found.state.config.ema_decay);
-    restore_file(found.tensors, kAverageFile, opened.checkpoint, opened.average->averages());
-  }
-  opened.model->eval();
-  return opened;
 }
 
 }  // namespace renorm::train

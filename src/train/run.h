@@ -60,17 +60,6 @@ struct RunResult {
 // Interrupted.
 RunResult run(const RunRequest& request, Observer& observer);
 
-// A finished or unfinished run opened for reading.
-struct OpenedRun {
-  RunState state;
-  std::string checkpoint;  // its folder
-  std::shared_ptr<models::Classifier> model;
-  std::unique_ptr<WeightAverage> average;  // null if the run keeps none
-};
-// `checkpoint` is "last", "best" or "step-N". The data is not opened, and the number of threads is the
-// caller's: the run's own gives the bits that the run computed. Throws MissingInputError, DataError.
-OpenedRun open_run(const std::string& folder, const std::string& checkpoint);
-
 // The data of a run. `options` has what the config lacks: cache and progress, and the threads if the config
 // has 0. Throws as data::open_dataset does.
 data::Dataset open_data(const Config& config, data::OpenOptions options);

@@ -3,14 +3,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/errors.h"
@@ -21,24 +23,27 @@
 namespace renorm::train {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kSummary = "summary.csv";
 constexpr const char* kCheckpoints = "checkpoints";
 constexpr const char* kLock = "lock";
 
-// The temporary files of write_atomically() beside the config, and of make_writable_folder().
+// The temporary files of write_atomically() beside the config, and of make_writable_folder(): "NAME.tmp.1.2".
 bool is_temporary(const std::string& name) {
-  const auto starts_with = [&name](const std::string& start) {
-    return name.compare(0, start.size(), start) == 0;
-  };
-  return starts_with(std::string(kConfig) + ".tmp.") || starts_with("writable.tmp.");
+  for (const std::string& start : {std::string(kConfig) + ".tmp.", std::string("writable.tmp.")}) {
+    if (name.compare(0, start.size(), start) != 0) continue;
+    return name.find_first_not_of("0123456789.", start.size()) == std::string::npos;
+  }
+  return false;
 }
 
 // Also if the file does not exist. Every record and every evaluation is a line of metrics.jsonl.
 bool is_empty(const std::string& file) {
   std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(file, error);
+  const std::uintmax_t size = fs::file_size(file, error);
   return error == std::errc::no_such_file_or_directory || (!error && size == 0);
 }
 
@@ -76,32 +81,60 @@ FolderContents contents_of(const RunPaths& paths) {
   return is_unstarted ? FolderContents::kUnstarted : FolderContents::kRun;
 }
 
+void check_inside(const RunPaths& paths) {
+  std::error_code error;
+  const fs::path root = fs::canonical(paths.folder, error);
+  if (error) return;  // there is no folder yet
+  for (const std::string& path :
+       {paths.config, paths.metrics, paths.summary, paths.checkpoints, paths.lock}) {
+    if (!fs::is_symlink(fs::symlink_status(path, error))) continue;
+    const fs::path target = fs::canonical(path, error);
+    const bool inside =
+        !error && std::mismatch(root.begin(), root.end(), target.begin(), target.end()).first == root.end();
+    if (inside) continue;
+    throw OutputError(fmt::format(
+        "'{}' is a link out of the run's folder, and training would write there; replace it, or link the "
+        "whole folder of the run instead",
+        printable(path)));
+  }
+}
+
 void clean_run_folder(const RunPaths& paths) {
   clean_folder(paths.folder);
   clean_folder(paths.checkpoints);
 }
 
-FolderLock::FolderLock(const std::string& path)
-    : descriptor_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) {
-    throw OutputError(fmt::format("cannot write '{}': {}", printable(path), std::strerror(errno)));
-  }
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  const int error = errno;
-  close(descriptor_);
-  descriptor_ = -1;
-  if (error != EWOULDBLOCK) {
+FolderLock::FolderLock(std::string path)
+    : path_(std::move(path)), descriptor_(open_file(path_, O_RDWR | O_CREAT)) {
+  if (!descriptor_.valid()) throw OutputError(failure("write", path_, errno));
+  if (flock(descriptor_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      throw OutputError(fmt::format(
+          "another process is training in this folder (it holds '{}'); wait for it or choose another --out",
+          printable(path_)));
+    }
     throw OutputError(
         fmt::format("cannot lock '{}': {}; choose an --out on a file system with locks, such as a local disk",
-                    printable(path), std::strerror(error)));
+                    printable(path_), std::strerror(errno)));
   }
-  throw OutputError(fmt::format(
-      "another process is training in this folder (it holds '{}'); wait for it or choose another --out",
-      printable(path)));
+  if (is_in_place()) return;
+  throw OutputError(
+      fmt::format("'{}' was deleted while this process took it; repeat the command", printable(path_)));
 }
 
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) close(descriptor_);
+bool FolderLock::is_in_place() const {
+  struct stat held = {};
+  struct stat found = {};
+  if (fstat(descriptor_.get(), &held) != 0 || stat(path_.c_str(), &found) != 0) return false;
+  return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
+void FolderLock::check() const {
+  if (is_in_place()) return;
+  throw IoError(
+      fmt::format("'{}' was deleted or replaced by another process; this process stops and writes nothing "
+                  "more, because the folder may belong to another run",
+                  printable(path_)));
 }
 
 }  // namespace renorm::train

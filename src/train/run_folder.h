@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "base/descriptor.h"
+
 namespace renorm::train {
 
 struct RunPaths {
@@ -24,6 +26,9 @@ enum class FolderContents {
 };
 FolderContents contents_of(const RunPaths& paths);
 
+// Throws OutputError if a file of the run or its folder of checkpoints is a link out of the run's folder.
+void check_inside(const RunPaths& paths);
+
 // Deletes incomplete files of killed processes. The caller holds the lock.
 void clean_run_folder(const RunPaths& paths);
 
@@ -31,13 +36,17 @@ void clean_run_folder(const RunPaths& paths);
 // reason.
 class FolderLock {
  public:
-  explicit FolderLock(const std::string& path);  // throws OutputError
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  explicit FolderLock(std::string path);  // throws OutputError
+
+  // Throws IoError unless the file at the path is the one that is held. Otherwise the folder or the lock was
+  // deleted, and another process may work in the folder. To be called before each write.
+  void check() const;
 
  private:
-  int descriptor_;
+  bool is_in_place() const;
+
+  std::string path_;
+  Descriptor descriptor_;
 };
 
 }  // namespace renorm::train

@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "record/json.h"
+#include "train/run_id.h"
 #include "train/settings.h"
 
 namespace renorm::train {
@@ -125,6 +126,8 @@ template <>
 struct Fields<train::RunState> {
   template <typename Record, typename Visitor>
   static void visit(Record& state, const Visitor& visit) {
+    visit("run", state.run);
+    visit.require(!state.run || train::is_run_id(*state.run), "run", "must be 16 hexadecimal digits");
     visit("step", state.step);
     visit("config", state.config);
     train::SamplerState sampler = {state.config.seed, state.step};

@@ -16,6 +16,7 @@ namespace renorm::train {
 // functions of seed and step, so that is their whole state. Reading checks that they agree with `config` and
 // `step`.
 struct RunState {
+  std::optional<std::string> run;  // id (run_id.h)
   int64_t step = 0;
   Config config;                                // resolved
   std::map<std::string, std::string> versions;  // renorm, libtorch, simd

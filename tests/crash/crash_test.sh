@@ -6,6 +6,7 @@
 #   io [N|all]      the same with one change that fails as by a broken device
 #   signal          SIGTERM and SIGINT, once and twice, also before the first step
 #   torn            each file of the last checkpoint cut, altered or deleted
+#   taken           its folder or its lock deleted while it trains
 set -u
 renorm=$1
 library=$(realpath "$2")
@@ -23,7 +24,7 @@ failures=0
 
 # Signals and kills between steps have to arrive before the run is over; elsewhere the shortest run will do.
 case $what:$count in
-  signal:*) steps=400 ;;
+  signal:* | taken:*) steps=400 ;;
   kill:all) steps=20 ;;
   kill:*) steps=100 ;;
   *) steps=20 ;;
@@ -75,8 +76,8 @@ one_sentence() {
 
 lines_of() { wc -l 2>/dev/null <"$1" || echo 0; }
 
-# The records without the fields that measure time.
-stable_records() { sed -E 's/"(images_per_second|seconds)":[^,}]*//g' "$1"; }
+# The records without the fields that measure time and without the id of the run, which the first line has.
+stable_records() { sed -E 's/"(images_per_second|seconds)":[^,}]*//g; 1s/"run":"[0-9a-f]{16}",//' "$1"; }
 
 # finished DIR CASE: the run in DIR ended as the undisturbed one did.
 finished() {
@@ -321,13 +322,35 @@ test_torn() {
   one_sentence "no good checkpoint"
 }
 
+test_taken() {
+  begin "$work/run"
+  wait_for 3 "$work/run/metrics.jsonl" || fail "no third record"
+  mv "$work/run" "$work/moved"
+  finish
+  [ "$code" -eq 74 ] || fail "folder moved: exit code $code instead of 74"
+  one_sentence "folder moved"
+  [ ! -e "$work/run" ] || fail "folder moved: it was made again"
+  [ ! -s "$work/out" ] || fail "folder moved: a result was printed"
+  train "$work/moved" --resume
+  finished "$work/moved" "folder moved"
+  begin "$work/run"
+  wait_for 3 "$work/run/metrics.jsonl" || fail "no third record"
+  rm "$work/run/lock"
+  finish
+  [ "$code" -eq 74 ] || fail "lock deleted: exit code $code instead of 74"
+  one_sentence "lock deleted"
+  train "$work/run" --resume
+  finished "$work/run" "lock deleted"
+}
+
 whole_run
 case $what in
   kill) test_kill ;;
   full | io) test_disk "$what" ;;
   signal) test_signal ;;
   torn) test_torn ;;
-  *) echo "crash_test.sh: unknown test '$what'; there are kill, full, io, signal, torn" >&2; exit 2 ;;
+  taken) test_taken ;;
+  *) echo "crash_test.sh: unknown test '$what'; there are kill, full, io, signal, torn, taken" >&2; exit 2 ;;
 esac
 if [ $failures -gt 0 ]; then
   echo "crash_test: $what: $failures failures"

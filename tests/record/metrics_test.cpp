@@ -138,6 +138,17 @@ TEST(Metrics, KeysAreThoseThatAreDocumented) {
   EXPECT_EQ(to_json_line(EvaluationRecord{}).find("{\"kind\":\"evaluation\",\"step\":0"), 0u);
 }
 
+TEST(Metrics, TheFirstLineHasTheIdOfTheRun) {
+  StepRecord step;
+  EvaluationRecord evaluation;
+  EXPECT_FALSE(parse_metrics(to_json_line(step) + "\n" + to_json_line(evaluation), "m").run());
+  EXPECT_FALSE(parse_metrics("", "m").run());
+  step.run = "0123456789abcdef";
+  EXPECT_EQ(parse_metrics(to_json_line(step) + "\n" + to_json_line(evaluation), "m").run(), step.run);
+  evaluation.run = step.run;
+  EXPECT_EQ(parse_metrics(to_json_line(evaluation) + "\n" + to_json_line(StepRecord()), "m").run(), step.run);
+}
+
 TEST(Metrics, WhatIsNotFiniteIsNullAndReadsAsNan) {
   StepRecord record;
   record.loss = std::nan("");

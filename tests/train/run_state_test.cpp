@@ -16,6 +16,7 @@ using Json = nlohmann::ordered_json;
 
 RunState example() {
   RunState state;
+  state.run = "0123456789abcdef";
   state.step = 500;
   state.config.data = "mnist:/a \"b\"";
   state.config.seed = 9'007'199'254'740'993;  // no double
@@ -58,6 +59,7 @@ std::string refusal_with(const std::string& pointer, const Json& value) {
 TEST(RunStateFile, ReadsBackWhatItWrote) {
   const RunState state = example();
   const RunState again = parse_run_state(to_json(state), "f");
+  EXPECT_EQ(again.run, state.run);
   EXPECT_EQ(again.step, state.step);
   EXPECT_EQ(again.versions, state.versions);
   EXPECT_EQ(again.best_accuracy, state.best_accuracy);
@@ -134,6 +136,8 @@ TEST(RunStateFile, RefusesWrongTypesAndRanges) {
   }
   EXPECT_EQ(refusal_with("/best/step", 501),
             "a/state.json: 'best.step' must be a whole number from 0 to 500");
+  EXPECT_EQ(refusal_with("/run", "0123"), "a/state.json: 'run' must be 16 hexadecimal digits");
+  EXPECT_NE(refusal_with("/run", 1), "");
   EXPECT_NE(refusal_with("/best/accuracy", 100.5), "");
   EXPECT_NE(refusal_with("/best", 1), "");
   EXPECT_NE(refusal_with("/versions/renorm", 1), "");
@@ -163,8 +167,10 @@ TEST(RunStateFile, RefusesEntriesThatAreMissingUnknownOrContradictory) {
   for (const auto& [name, value] : whole.items()) {
     Json json = whole;
     json.erase(name);
-    if (name == "last_evaluation") {  // older versions did not write it
-      EXPECT_FALSE(parse_run_state(json.dump(), "f").last_evaluation);
+    if (name == "last_evaluation" || name == "run") {  // older versions did not write them
+      const RunState state = parse_run_state(json.dump(), "f");
+      EXPECT_EQ(state.last_evaluation.has_value(), name != "last_evaluation");
+      EXPECT_EQ(state.run.has_value(), name != "run");
       continue;
     }
     EXPECT_NE(refusal_of(json.dump()).find("'" + name + "'"), std::string::npos) << name;

@@ -1,11 +1,10 @@
 #include "train/run.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/errors.h"
 #include "base/files.h"
-#include "support.h"
+#include "run_support.h"
 #include "train/evaluate.h"
 #include "train/run_folder.h"
 
@@ -14,83 +13,8 @@ namespace {
 
 using testing::expect_parts;
 using testing::message_of;
-using testing::TemporaryFolder;
-using testing::tiny_config;
-
-// Records everything, and requests a stop after a step.
-class Recorder : public Observer {
- public:
-  void note(const std::string& sentence) override { notes.push_back(sentence); }
-  void stepped(const Trainer& trainer, const StepResult& /*result*/) override {
-    steps.push_back(trainer.steps_done());
-    if (trainer.steps_done() == stop_after) stop = true;
-  }
-  void evaluated(const record::EvaluationRecord& record) override { evaluations.push_back(record); }
-
-  std::vector<std::string> notes;
-  std::vector<int64_t> steps;
-  std::vector<record::EvaluationRecord> evaluations;
-  int64_t stop_after = -1;
-  std::atomic<bool> stop{false};
-};
-
-class Run : public ::testing::Test {
- protected:
-  void SetUp() override {
-    setenv("RENORM_CACHE", folder_.path("cache").c_str(), 1);
-    config_ = tiny_config();
-    config_.steps = 20;
-  }
-
-  RunRequest request(const std::string& name, bool resume = false) const {
-    RunRequest request;
-    request.config = config_;
-    request.folder = folder_.path(name);
-    request.resume = resume;
-    return request;
-  }
-
-  RunResult finish(const std::string& name, bool resume = false) {
-    Recorder recorder;
-    return run(request(name, resume), recorder);
-  }
-
-  void interrupt(const std::string& name, int64_t step, bool resume = false) {
-    Recorder recorder;
-    recorder.stop_after = step;
-    RunRequest stopped = request(name, resume);
-    stopped.stop = &recorder.stop;
-    EXPECT_THROW(run(stopped, recorder), Interrupted);
-    EXPECT_EQ(recorder.steps.back(), step);
-  }
-
-  std::string last_file(const std::string& name, const std::string& file) const {
-    return read_file(folder_.path(name) + "/checkpoints/last/" + file);
-  }
-
-  void expect_same_state(const std::string& a, const std::string& b) const {
-    for (const char* file : {"model.safetensors", "average.safetensors", "optimizer.safetensors"}) {
-      EXPECT_TRUE(last_file(a, file) == last_file(b, file)) << file;
-    }
-    EXPECT_EQ(timeless_metrics(a), timeless_metrics(b));
-  }
-
-  // metrics.jsonl without the fields that depend on the clock.
-  std::vector<std::string> timeless_metrics(const std::string& name) const {
-    std::vector<std::string> lines;
-    std::ifstream file(folder_.path(name) + "/metrics.jsonl");
-    for (std::string line; std::getline(file, line);) {
-      nlohmann::json json = nlohmann::json::parse(line);
-      json.erase("images_per_second");
-      json.erase("seconds");
-      lines.push_back(json.dump());
-    }
-    return lines;
-  }
-
-  TemporaryFolder folder_;
-  Config config_;
-};
+using testing::Recorder;
+using testing::Run;
 
 TEST_F(Run, LeavesConfigMetricsSummaryAndCheckpoints) {
   const RunResult result = finish("run");
@@ -281,6 +205,18 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsTaken) {
   expect_parts(recorder.notes.front(), {"optimizer.safetensors", "step-"});
   EXPECT_EQ(recorder.steps.front(), 11);
   expect_same_state("whole", "parts");
+}
+
+TEST_F(Run, OpeningARunNamesItsDamagedCheckpointAndTheStepTaken) {
+  interrupt("run", 12);
+  EXPECT_TRUE(open_run(folder_.path("run"), "last").notes.empty());
+  std::filesystem::remove(folder_.path("run/checkpoints/last/optimizer.safetensors"));
+  for (const char* name : {"last", "best"}) {
+    const OpenedRun opened = open_run(folder_.path("run"), name);
+    EXPECT_EQ(opened.state.step, 10);
+    ASSERT_EQ(opened.notes.size(), 1U);
+    expect_parts(opened.notes.front(), {"step-000000012/optimizer.safetensors", "using step 10"});
+  }
 }
 
 TEST_F(Run, AFinishedRunIsNotRunTwice) {
