@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <png.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <optional>
@@ -20,6 +21,7 @@ constexpr int64_t kPadding = 4;
 constexpr uint8_t kPaper = 255;
 constexpr int64_t kMaxRequested = 100000;
 constexpr int64_t kMaxPixels = 100000000;
+constexpr size_t kHeaderBytes = 33;  // the signature and the first chunk of a PNG file
 
 // The images of each row. Classes without images have no row.
 std::vector<std::vector<int64_t>> choose_rows(const data::ByteImages& images, const SheetSize& size) {
@@ -76,6 +78,21 @@ void paste(const data::ByteImages& images, int64_t index, int64_t factor, int64_
   }
 }
 
+std::string big_endian(uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xFF);
+  return bytes;
+}
+
+// A text chunk by which a contact sheet is recognized.
+std::string mark() {
+  const std::string text = std::string("Software") + '\0' + "renorm data --preview";
+  const std::string chunk = "tEXt" + text;
+  const uLong checksum =
+      crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size()));
+  return big_endian(static_cast<uint32_t>(text.size())) + chunk + big_endian(static_cast<uint32_t>(checksum));
+}
+
 // libpng's simplified interface reports errors by return value, without long jumps over C++ objects.
 std::string encode_png(const Sheet& sheet) {
   png_image header{};
@@ -89,7 +106,7 @@ std::string encode_png(const Sheet& sheet) {
     throw std::runtime_error(fmt::format("libpng: {}", header.message));
   }
   file.resize(bytes);
-  return file;
+  return file.insert(kHeaderBytes, mark());
 }
 
 // Numbers of the first training images of the first classes.
@@ -115,6 +132,12 @@ void append_planes(const data::Image& image, std::vector<uint8_t>* pixels) {
 }
 
 }  // namespace
+
+bool is_contact_sheet(const std::string& bytes) {
+  const std::string start = "\x89PNG\r\n\x1a\n";
+  return bytes.rfind(start, 0) == 0 && bytes.size() > kHeaderBytes &&
+         bytes.compare(kHeaderBytes, mark().size(), mark()) == 0;
+}
 
 std::string contact_sheet_png(const data::ByteImages& images, const SheetSize& size) {
   if (size.classes < 1 || size.images < 1 || size.classes > kMaxRequested || size.images > kMaxRequested) {

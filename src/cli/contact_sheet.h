@@ -24,4 +24,7 @@ std::string contact_sheet_png(const data::FolderIndex& index, const data::Transf
 // Throws UsageError if the spec is invalid.
 std::string built_in_contact_sheet_png(const std::string& spec, SheetSize size);
 
+// Whether `bytes` are a contact sheet. Those of versions without a mark in the file are not recognized.
+bool is_contact_sheet(const std::string& bytes);
+
 }  // namespace renorm::cli

@@ -22,6 +22,7 @@
 #include "cli/commands.h"
 #include "cli/contact_sheet.h"
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "data/dataset.h"
@@ -37,6 +38,7 @@ struct DataOptions {
   std::string spec;
   bool check = false;
   std::string preview;  // FILE.png
+  bool force = false;
   SheetSize sheet;
   double val_fraction = 0.0;  // of folder:DIR, as in training
   int64_t image_size = 0;     // 0: the default of data::TransformOptions
@@ -268,7 +270,9 @@ void run(const DataOptions& options) {
     throw UsageError("'renorm data' needs a SPEC, for example strokes or cifar10:DIR");
   }
   check_threads(options.threads);
-  if (!options.preview.empty()) check_writable(options.preview);
+  if (!options.preview.empty()) {
+    check_output(options.preview, "--preview", options.force, is_contact_sheet);
+  }
   check_image_size(options.image_size);
   const data::OpenOptions open = open_options(options);
   if (const auto index = data::open_folder_index(options.spec, open)) {
@@ -292,6 +296,7 @@ Command add_data(CLI::App& program) {
   app->add_option("SPEC", options->spec, "data, as in 'renorm train --data'");
   app->add_flag("--check", options->check, "read all of it and report what is wrong");
   app->add_option("--preview", options->preview, "write a contact sheet")->type_name("FILE.png");
+  app->add_flag("--force", options->force, "let --preview replace a file that is no contact sheet");
   app->add_option("--preview-classes", options->sheet.classes, "rows of the contact sheet: classes")
       ->type_name("N")
       ->capture_default_str();

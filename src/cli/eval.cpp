@@ -14,6 +14,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
 #include "record/eval_result.h"
@@ -38,6 +39,7 @@ struct EvalOptions {
   int threads = 0;  // 0: the run's
   bool per_class = false;
   std::string json;  // file, "-" = standard output
+  bool force = false;
 };
 
 constexpr const char* kExamples = R"(Examples:
@@ -243,10 +245,17 @@ record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, 
   return result;
 }
 
+bool is_eval_result(const std::string& text) {
+  record::parse_eval_result(text, "");  // throws DataError
+  return true;
+}
+
 void run(const EvalOptions& options) {
   check(options);
   const bool to_output = options.json == "-";
-  if (!options.json.empty() && !to_output) check_writable(options.json);
+  if (!options.json.empty() && !to_output) {
+    check_output(options.json, "--json", options.force, is_eval_result);
+  }
   reuse_tensor_memory();
   Progress progress;
   data::OpenOptions open;
@@ -312,6 +321,7 @@ Command add_eval(CLI::App& program) {
   app->add_option("--threads", options->threads, "threads; 0: the run's number")->type_name("N");
   app->add_option("--json", options->json, "also write the figures to this file; -: print only them")
       ->type_name("FILE");
+  app->add_flag("--force", options->force, "let --json replace a file that is no output of 'renorm eval'");
   add_batch_statistics(app, options.get());
   app->footer(kExamples + ("\n" + exit_codes_text()));
   return {app, [options] { run(*options); }};

@@ -16,6 +16,7 @@
 #include "bench/timing.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "export/model_card.h"
@@ -137,6 +138,7 @@ void check(const ExportOptions& options) {
   if (options.run.empty()) throw UsageError("'renorm export' needs DIR, the folder of a run");
   if (options.to.empty()) throw UsageError("'renorm export' needs --to FILE.safetensors or --to FILE.pt");
   exporting::model_format(options.to);
+  check_not_of_run(options.to, "--to");
   std::error_code error;
   if (!options.force && std::filesystem::exists(options.to, error)) {
     throw UsageError(

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/contact_sheet.h"
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "data/image_decode.h"
 #include "experiments/experiment_folder.h"
 #include "experiments/gather.h"
@@ -33,6 +34,7 @@ The report is one file that needs no other files and no network. Runs may be unf
 struct ReportOptions {
   std::vector<std::string> folders;
   std::string out;
+  bool force = false;
 };
 
 bool holds_experiment(const std::string& folder) {
@@ -82,7 +84,11 @@ void run(const ReportOptions& options) {
   const record::Results results = open_results(options.folders);
   // A link inside a folder of a stranger is not followed, one that the user gives is.
   const Links links = options.out.empty() ? Links::kReplace : Links::kFollow;
-  check_writable(file, links);
+  if (links == Links::kReplace && std::filesystem::is_symlink(file)) {
+    check_writable(file, links);
+  } else {
+    check_output(file, "--out", options.force, report::is_report);
+  }
   write_report(results, options.folders.front(), file, links);
   fmt::print("report         {}\n", printable(file));
 }
@@ -103,6 +109,7 @@ Command add_report(CLI::App& program) {
   app->add_option("DIR", options->folders, "folder of 'renorm reproduce', or folders of 'renorm train'");
   app->add_option("--out", options->out, "the file; without it, report.html in the first DIR")
       ->type_name("FILE");
+  app->add_flag("--force", options->force, "replace a file that is no report");
   app->footer(kExamples + ("\n" + exit_codes_text()));
   return {app, [options] { run(*options); }};
 }

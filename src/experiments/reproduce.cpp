@@ -132,8 +132,9 @@ class Session {
   void make_preview() {
     const std::string log = request_.folder + "/data.log";
     observer_.prepares(results_.data);
-    Child child({"data", results_.data, "--preview", fmt::format("{}/{}", request_.folder, kPreviewFile)},
-                log);
+    // The folder is this process's own, but its contact sheet may be one without a mark.
+    const std::string preview = fmt::format("{}/{}", request_.folder, kPreviewFile);
+    Child child({"data", results_.data, "--preview", preview, "--force"}, log);
     int code = 0;
     while (!child.ended(&code)) {
       check_stop();

@@ -93,14 +93,18 @@ std::string title_of(const Results& results) {
   return text.empty() ? "Report of an experiment" : escaped(text);
 }
 
+// A report is recognized by these two.
+const std::string kStart = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+const std::string kResultsTag = "<script type=\"application/json\" id=\"results\">";
+
 std::string head(const Results& results) {
   std::string text = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "{}"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" "
       "href=\"data:,\">\n<title>{}</title>\n<!--\n",
-      kPolicy, title_of(results));
+      kStart, kPolicy, title_of(results));
   for (const std::string_view part : {kDygraphsLicence, std::string_view("-->\n<style>\n"), kDygraphsCss,
                                       kReportCss, std::string_view(kHeadEnd)}) {
     text += part;
@@ -121,8 +125,7 @@ std::string fitting_json(const Results& results) {
 }
 
 std::string scripts(const Results& results) {
-  std::string text =
-      "<script type=\"application/json\" id=\"results\">" + fitting_json(results) + "</script>\n<script>\n";
+  std::string text = kResultsTag + fitting_json(results) + "</script>\n<script>\n";
   for (const std::string_view part :
        {kQuietly, kDygraphsJs, kQuietlyEnd, std::string_view("</script>\n<script>\n"), kSeriesJs, kReportJs,
         kPrintJs, std::string_view("</script>\n")}) {
@@ -132,6 +135,10 @@ std::string scripts(const Results& results) {
 }
 
 }  // namespace
+
+bool is_report(const std::string& text) {
+  return text.rfind(kStart, 0) == 0 && text.find(kResultsTag) != std::string::npos;
+}
 
 std::string html(const Results& results, const ReportExtras& extras) {
   const Page page(results);

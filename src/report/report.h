@@ -20,4 +20,7 @@ struct ReportExtras {
 // 5 MB.
 std::string html(const record::Results& results, const ReportExtras& extras);
 
+// Whether `text` is a page of html(), also of an earlier version.
+bool is_report(const std::string& text);
+
 }  // namespace renorm::report

@@ -52,7 +52,8 @@ flags --out --resume --config --force-bf16 --quiet \
 for code in 2 65 66 70 73 74 75 76; do prints " $code "; done
 prints "Examples:"
 quietly 0 eval --help
-flags --checkpoint --split --data --val-fraction --per-class --threads --json --batch-statistics --sampler --seed
+flags --checkpoint --split --data --val-fraction --per-class --threads --json --force --batch-statistics --sampler \
+  --seed
 prints "Usage: renorm eval DIR"
 quietly 0 export --help
 flags --to --fold --checkpoint --raw --force
@@ -61,7 +62,7 @@ quietly 0 predict --help
 flags --top --json --threads --checkpoint --raw
 prints "Usage: renorm predict FILE IMAGE..."
 quietly 0 data --help
-flags --check --preview --preview-classes --preview-images --val-fraction --image-size --threads
+flags --check --preview --force --preview-classes --preview-images --val-fraction --image-size --threads
 prints "Usage: renorm data SPEC"
 quietly 0 models --help
 flags --layers --size --channels --classes
@@ -77,7 +78,7 @@ flags --model --data --memory-format --norms --minibatch --workers --threads --s
 quietly 0 reproduce --help
 flags --quick --full --seeds --steps --arms --jobs --out --data --model --json
 quietly 0 report --help
-flags --out
+flags --out --force
 quietly 0 doctor --help
 flags --json
 

@@ -1,0 +1,87 @@
+#include "cli/output_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+
+#include "base/errors.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "experiments/reproduce.h"
+#include "record/results.h"
+#include "train/run_folder.h"
+
+namespace renorm::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxBytes = int64_t{1} << 30;
+
+// Whether the folder holds a run, and `path` in it is one of the run's files or inside of its checkpoints.
+bool is_of_run(const fs::path& folder, const fs::path& path) {
+  const train::RunPaths paths(folder.string());
+  std::error_code error;
+  if (!fs::exists(paths.config, error)) return false;
+  const fs::path first = folder / *path.lexically_relative(folder).begin();
+  const std::string own[] = {paths.config, paths.metrics, paths.summary, paths.checkpoints, paths.lock};
+  const bool is_own = std::find(std::begin(own), std::end(own), first.string()) != std::end(own);
+  return is_own && train::contents_of(paths) != train::FolderContents::kOther;
+}
+
+bool is_readable_as(const std::string& path, const std::function<bool(const std::string& bytes)>& accepts) {
+  try {
+    return accepts(read_file(path, kMaxBytes));
+  } catch (const MissingInputError&) {
+    return false;
+  } catch (const DataError&) {
+    return false;
+  }
+}
+
+bool is_results(const std::string& path) {
+  if (fs::path(path).filename() != experiments::kResultsFile) return false;
+  return is_readable_as(path, [&](const std::string& bytes) {
+    record::parse_results(bytes, path);
+    return true;
+  });
+}
+
+}  // namespace
+
+void check_not_of_run(const std::string& path, const std::string& flag) {
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(path, error);
+  if (error) return;          // check_writable() reports it
+  constexpr int kLevels = 3;  // DIR/checkpoints/step-N/FILE
+  fs::path folder = target;
+  for (int i = 0; i < kLevels; ++i) {
+    folder = folder.parent_path();
+    if (!is_of_run(folder, target)) continue;
+    throw UsageError(fmt::format("'{}' belongs to the run in '{}' and is never replaced; choose another {}",
+                                 printable(path), printable(folder.string()), flag));
+  }
+  if (!is_results(target.string())) return;
+  throw UsageError(
+      fmt::format("'{}' has the results of an experiment and is never replaced; choose another {}",
+                  printable(path), flag));
+}
+
+void check_output(const std::string& path, const std::string& flag, bool force,
+                  const std::function<bool(const std::string& bytes)>& is_earlier_output) {
+  check_not_of_run(path, flag);
+  check_writable(path);
+  std::error_code error;
+  if (force || !fs::exists(path, error) || fs::is_empty(path, error)) return;
+  if (is_readable_as(path, is_earlier_output)) return;
+  throw UsageError(fmt::format(
+      "'{}' exists and is not an earlier output of this command; choose another {}, or replace it "
+      "with --force",
+      printable(path), flag));
+}
+
+}  // namespace renorm::cli

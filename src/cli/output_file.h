@@ -1,0 +1,19 @@
+// Files that a command writes where the user says.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace renorm::cli {
+
+// Throws UsageError if `path` is, or would become, a file of a run or the results of an experiment. `flag`
+// names the file in the message.
+void check_not_of_run(const std::string& path, const std::string& flag);
+
+// For a file that is replaced only if its bytes are an earlier output of the command, if it is empty, or by
+// --force; never if check_not_of_run() refuses it. Throws UsageError, and OutputError unless the file can be
+// written now.
+void check_output(const std::string& path, const std::string& flag, bool force,
+                  const std::function<bool(const std::string& bytes)>& is_earlier_output);
+
+}  // namespace renorm::cli
