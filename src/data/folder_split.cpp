@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
@@ -135,6 +137,7 @@ class FolderSplit : public Split {
   }
 
   [[noreturn]] void refuse_class(int64_t index, const std::vector<Fault>& faults) const {
+    check_folder();
     const std::string& name =
         folder_->index.classes[static_cast<size_t>(labels()[static_cast<size_t>(index)])];
     throw DataError(fmt::format(
@@ -142,8 +145,20 @@ class FolderSplit : public Split {
         printable(folder_->index.train_folder + "/" + name), faults.size(), faults.back().reason));
   }
 
+  // Single images are skipped, but not a split whose folder has vanished.
+  void check_folder() const {
+    const std::string& folder = of_training() ? folder_->index.train_folder : folder_->index.val_folder;
+    std::error_code error;
+    if (std::filesystem::exists(folder, error)) return;
+    throw MissingInputError(fmt::format("cannot read the images in '{}': {}", printable(folder),
+                                        error ? error.message() : "there is no such folder any more"));
+  }
+
   // In the order of the batch, so that the number of threads does not change the message.
   void remember(const std::vector<Outcome>& outcomes) const {
+    const bool all_good = std::all_of(outcomes.begin(), outcomes.end(),
+                                      [](const Outcome& outcome) { return outcome.faults.empty(); });
+    if (!all_good) check_folder();
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Outcome& outcome : outcomes) {
       for (const Fault& fault : outcome.faults) {

@@ -81,6 +81,11 @@ class Session {
   RunResult run() {
     observer_.started(*trainer_);
     const int64_t steps = trainer_->config().steps;
+    if (state_.unevaluated) {
+      stop_if_requested();
+      evaluate(*state_.unevaluated);
+      save();
+    }
     if (trainer_->steps_done() >= steps) {
       observer_.note(fmt::format("the run in '{}' is finished", printable(paths_.folder)));
       // Checkpoints of older versions lack it.
@@ -215,9 +220,29 @@ class Session {
     throw OutputError(error.what());
   }
 
+  // Calls what reads images. If they have vanished or are bad, the steps done are saved before the run ends.
+  template <typename Call>
+  auto reading(const Call& call) {
+    const auto keep_steps = [this] {
+      if (trainer_->steps_done() > state_.step) save();
+    };
+    try {
+      return call();
+    } catch (const MissingInputError&) {
+      keep_steps();
+      throw;
+    } catch (const DataError&) {
+      keep_steps();
+      throw;
+    } catch (const IoError&) {
+      keep_steps();
+      throw;
+    }
+  }
+
   void step() {
     const Stopwatch watch;
-    const StepResult result = trainer_->step();
+    const StepResult result = reading([this] { return trainer_->step(); });
     window_images_ += result.examples;
     window_wait_ += result.times.load;
     state_.skipped_images += result.skipped_images;
@@ -227,7 +252,7 @@ class Session {
     observer_.stepped(*trainer_, result);
     if (last || done % config.log_every == 0) log(result);
     const bool evaluates = last || done % config.eval_every == 0;
-    if (evaluates) evaluate(result);
+    if (evaluates) evaluate(record_of(result));
     const bool stops = is_stop_requested();
     state_.seconds += watch.seconds();
     if (evaluates || stops || done % config.checkpoint_every == 0) save();
@@ -285,11 +310,15 @@ class Session {
     window_ = {};
   }
 
-  void evaluate(const StepResult& result) {
+  // `step` is the record of the last step done.
+  void evaluate(record::StepRecord step) {
     const Stopwatch watch;
-    const record::EvaluationRecord record = trainer_->evaluate_test();
+    step.layers.clear();
+    state_.unevaluated = step;
+    const record::EvaluationRecord record = reading([this] { return trainer_->evaluate_test(); });
     append(record);
-    summary_->append(record::summary_csv_row(record, record_of(result)));
+    summary_->append(record::summary_csv_row(record, step));
+    state_.unevaluated.reset();
     if (record.averaged.accuracy > state_.best_accuracy) {
       state_.best_accuracy = record.averaged.accuracy;
       state_.best_step = record.step;

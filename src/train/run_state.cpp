@@ -153,6 +153,7 @@ struct Fields<train::RunState> {
     visit("parameters", state.parameters);
     visit("data", state.data);
     visit("skipped_images", state.skipped_images);
+    visit("unevaluated", state.unevaluated);
     visit("last_evaluation", state.last_evaluation);
   }
 };

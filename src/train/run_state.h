@@ -28,11 +28,13 @@ struct RunState {
   int64_t parameters = 0;
   data::Description data;      // so that the model can be used without its training data
   int64_t skipped_images = 0;  // that could not be read, over all steps
+  // The step, if it was saved without its evaluation because test images could not be read.
+  std::optional<record::StepRecord> unevaluated;
   // Empty before the first evaluation and in files of versions that did not store it.
   std::optional<record::EvaluationRecord> last_evaluation;
 };
 
-// All numbers must be finite, except in `last_evaluation`, and texts UTF-8.
+// All numbers must be finite, except in `unevaluated` and `last_evaluation`, and texts UTF-8.
 std::string to_json(const RunState& state);
 
 // Throws DataError that starts with `file`: invalid JSON, an entry that is missing, unknown, repeated, of the

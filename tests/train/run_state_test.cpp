@@ -32,6 +32,9 @@ RunState example() {
   state.parameters = 1'000'000'007;
   state.data = {"mnist:/a", {"zero", "on\"e"}, 1, 28, 27, {0.1}, {0.3}, 0.875, "abc"};
   state.skipped_images = 3;
+  state.unevaluated.emplace();
+  state.unevaluated->step = 500;
+  state.unevaluated->loss = 0.1 + 0.2;
   state.last_evaluation.emplace();
   state.last_evaluation->step = 400;
   state.last_evaluation->split = "test";
@@ -71,6 +74,9 @@ TEST(RunStateFile, ReadsBackWhatItWrote) {
   EXPECT_EQ(again.data.classes, state.data.classes);
   EXPECT_EQ(again.data.width, state.data.width);
   EXPECT_EQ(again.skipped_images, 3);
+  ASSERT_TRUE(again.unevaluated);
+  EXPECT_EQ(again.unevaluated->step, 500);
+  EXPECT_EQ(again.unevaluated->loss, 0.1 + 0.2);
   ASSERT_TRUE(again.last_evaluation);
   EXPECT_EQ(again.last_evaluation->step, 400);
   EXPECT_EQ(again.last_evaluation->raw.accuracy, 100.0 / 3.0);
@@ -167,10 +173,12 @@ TEST(RunStateFile, RefusesEntriesThatAreMissingUnknownOrContradictory) {
   for (const auto& [name, value] : whole.items()) {
     Json json = whole;
     json.erase(name);
-    if (name == "last_evaluation" || name == "run") {  // older versions did not write them
+    // Older versions did not write them, and a state without them is complete.
+    if (name == "last_evaluation" || name == "run" || name == "unevaluated") {
       const RunState state = parse_run_state(json.dump(), "f");
       EXPECT_EQ(state.last_evaluation.has_value(), name != "last_evaluation");
       EXPECT_EQ(state.run.has_value(), name != "run");
+      EXPECT_EQ(state.unevaluated.has_value(), name != "unevaluated");
       continue;
     }
     EXPECT_NE(refusal_of(json.dump()).find("'" + name + "'"), std::string::npos) << name;

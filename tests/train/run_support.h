@@ -86,6 +86,7 @@ class Run : public ::testing::Test {
     for (std::string line; std::getline(file, line);) {
       nlohmann::json json = nlohmann::json::parse(line);
       json.erase("images_per_second");
+      json.erase("data_wait_percent");
       json.erase("seconds");
       json.erase("run");
       lines.push_back(json.dump());
