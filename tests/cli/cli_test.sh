@@ -34,13 +34,6 @@ prints "renorm $version"
 prints LibTorch
 prints SIMD
 
-# An empty element of the library path is the current folder.
-runpath=$(readelf -d "$renorm" | sed -n 's/.*(RUNPATH).*\[\(.*\)\].*/\1/p')
-case ":$runpath:" in
-  ::) ;;
-  *::*) fail "the library path '$runpath' has an empty element" ;;
-esac
-
 quietly 0 train --help
 flags --out --resume --config --force-bf16 --quiet \
   --data --sampler --split-pairs --deal --val-fraction --image-size --crop-area --flip --jitter --on-bad-image \
@@ -59,7 +52,7 @@ quietly 0 export --help
 flags --to --fold --checkpoint --raw --force
 prints "Usage: renorm export DIR"
 quietly 0 predict --help
-flags --top --json --threads --checkpoint --raw
+flags --top --json --threads --checkpoint --raw --trust-code
 prints "Usage: renorm predict FILE IMAGE..."
 quietly 0 data --help
 flags --check --preview --force --preview-classes --preview-images --val-fraction --image-size --threads

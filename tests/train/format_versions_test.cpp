@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "support.h"
 #include "train/evaluate.h"
+#include "train/opened_run.h"
 #include "train/run.h"
 
 namespace renorm::train {
