@@ -17,8 +17,10 @@
 #include "bench/results.h"
 #include "bench/verify.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "kernels/kernels.h"
+#include "train/threads.h"
 
 namespace renorm::cli {
 namespace {
@@ -78,12 +80,15 @@ void run(const BenchLayerOptions& flags) {
   if (flags.threads < 1 || flags.threads > kMaxThreads) {
     throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMaxThreads, flags.threads));
   }
-  if (!flags.json.empty()) check_writable(flags.json);
+  if (!flags.json.empty()) {
+    check_not_of_run(flags.json, "--json");
+    check_writable(flags.json);
+  }
   if (!flags.simd.empty()) force_simd(flags.simd);
   const std::vector<bench::Case> cases =
       flags.shapes.empty() ? bench::standard_cases(flags.quick) : bench::parse_cases(flags.shapes);
   if (!flags.fresh_memory) keep_freed_memory();
-  at::set_num_threads(flags.threads);
+  train::use_threads(flags.threads);
   bench::Results results{bench::this_machine(), flags.threads, flags.quick, flags.fresh_memory, {}};
   Progress progress;
   for (const bench::Case& shape_and_layout : cases) {

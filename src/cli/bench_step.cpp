@@ -15,6 +15,7 @@
 #include "bench/results.h"
 #include "bench/step_contest.h"
 #include "cli/commands.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
 #include "train/threads.h"
@@ -191,7 +192,10 @@ bench::StepOptions parsed(const StepFlags& flags) {
 void run(const StepFlags& flags) {
   const bench::StepOptions options = parsed(flags);
   check(options);
-  if (!options.json.empty()) check_writable(options.json);
+  if (!options.json.empty()) {
+    check_not_of_run(options.json, "--json");
+    check_writable(options.json);
+  }
   train::use_threads(options.threads);
   reuse_tensor_memory();  // as `renorm train` does
   Progress progress;

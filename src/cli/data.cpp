@@ -26,6 +26,7 @@
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "data/dataset.h"
+#include "data/description.h"
 #include "data/folder_split.h"
 #include "data/image_decode.h"
 #include "data/inspect.h"
@@ -57,7 +58,6 @@ Examples:
 
 constexpr size_t kMaxNames = 10;  // of more names only the first few are listed
 constexpr size_t kFewNames = 5;
-constexpr int64_t kMaxImageSize = 4096;  // as in training
 constexpr int64_t kImagesPerUpdate = 16;
 
 // "3: ant, bee, cat"; of many names the first few.
@@ -94,9 +94,9 @@ data::OpenOptions open_options(const DataOptions& options) {
 }
 
 void check_image_size(int64_t size) {
-  if (size >= 0 && size <= kMaxImageSize) return;
+  if (size >= 0 && size <= data::kMaxImageSide) return;
   throw UsageError(
-      fmt::format("--image-size must be a whole number from 0 to {}, got {}", kMaxImageSize, size));
+      fmt::format("--image-size must be a whole number from 0 to {}, got {}", data::kMaxImageSide, size));
 }
 
 void reject_folder_flags(const DataOptions& options) {

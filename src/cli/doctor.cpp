@@ -22,6 +22,7 @@
 #include "cli/commands.h"
 #include "kernels/kernels.h"
 #include "models/bfloat16.h"
+#include "train/threads.h"
 
 namespace renorm::cli {
 namespace {
@@ -94,6 +95,7 @@ Finding onednn() {
 }
 
 Finding bfloat16() {
+  train::use_threads(at::get_num_threads());
   const models::BFloat16Cost nchw = models::measure_bfloat16(torch::MemoryFormat::Contiguous);
   const models::BFloat16Cost last = models::measure_bfloat16(torch::MemoryFormat::ChannelsLast);
   Finding finding{

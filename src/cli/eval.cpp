@@ -154,11 +154,11 @@ data::SamplerSpec sampler_of(const EvalOptions& options) {
 void check_minibatch(const train::RunState& run, const data::SamplerSpec& sampler) {
   const int64_t size = sampler.minibatch() > 0 ? sampler.minibatch() : run.config.minibatch;
   if (train::can_normalize(run.config, run.data, size)) return;
-  throw UsageError(
-      fmt::format("--batch-statistics needs minibatches of at least 2 images with the model {}, got "
-                  "--sampler {}: a layer "
-                  "has one value per channel and image, and one value alone cannot be normalized",
-                  printable(run.config.model), data::to_string(sampler)));
+  throw UsageError(fmt::format(
+      "--batch-statistics needs minibatches of at least 2 images with the model {}, got {} "
+      "(--sampler {}): a layer has one value per channel and image, and one value alone cannot be "
+      "normalized",
+      printable(run.config.model), size, data::to_string(sampler)));
 }
 
 struct Scores {

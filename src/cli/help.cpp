@@ -143,9 +143,9 @@ std::string exit_codes_text() {
    2  wrong flag, config or spec
   65  bad data
   66  missing input
-  70  internal error
-  73  output cannot be made
-  74  reading or writing failed
+  70  internal error, or too little memory
+  73  output cannot be created
+  74  reading or writing failed, or the folder of the run was replaced
   75  interrupted, can be resumed
   76  diverged: a value is not finite)";
 }

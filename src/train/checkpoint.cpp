@@ -110,8 +110,8 @@ void rename_to(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) fail("write", to, std::strerror(errno));
 }
 
-// Renamed first, so that a process killed half-way leaves no incomplete checkpoint. What is no checkpoint
-// stays.
+// Renamed first, so that a process killed half-way leaves no incomplete checkpoint. A folder that is not a
+// checkpoint stays.
 void delete_folder(const std::string& folder, const std::string& name) {
   if (!is_checkpoint(fs::path(folder) / name)) return;
   const fs::path old = fresh_path(folder, "old", name);
@@ -280,7 +280,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep) {
     write_files(temporary, checkpoint);
     install(temporary, path_, folder_name(step));
   } catch (const IoError&) {
-    fs::remove_all(temporary, error);
+    if (is_leftover(temporary)) fs::remove_all(temporary, error);
     throw;
   }
   // Older ones are deleted only after the new one is on disk.

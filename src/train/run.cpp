@@ -58,7 +58,8 @@ class Session {
     take_folder(contents);
     std::optional<Checkpoint> checkpoint;
     if (begins) {
-      write_config(config);
+      // A run that never started keeps its settings until this one starts.
+      if (contents != FolderContents::kUnstarted || !request_.resume) write_config(config);
       open(config, "", /*continues=*/false);
     } else {
       StoredRun stored = read_run(paths_);
@@ -142,6 +143,7 @@ class Session {
   // A run that has begun is not refused.
   void check_bfloat16(const Config& config, bool continues) const {
     if (config.dtype != Dtype::kBf16) return;
+    use_threads(config.threads);
     const models::BFloat16Cost cost = models::measure_bfloat16(memory_format_of(config));
     if (cost.is_useful()) return;
     const std::string sentence = fmt::format("bfloat16 convolutions {} on this CPU", cost.words());

@@ -9,6 +9,7 @@
 #include "base/errors.h"
 #include "base/text.h"
 #include "data/dataset_kinds.h"
+#include "data/description.h"
 #include "data/sampler.h"
 #include "train/clip_spec.h"
 
@@ -16,7 +17,6 @@ namespace renorm::train {
 namespace {
 
 constexpr int64_t kMaxExamples = 1 << 20;
-constexpr int64_t kMaxPixels = 4096;
 constexpr int64_t kMaxSteps = 1'000'000'000'000;
 constexpr size_t kMaxTextBytes = 4096;  // as for a path
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -157,7 +157,7 @@ void add_images(std::vector<Setting>& table) {
   table.push_back(
       number("val-fraction", group, &C::val_fraction, kBelowOne,
              "share of the training images that becomes the test split; 0: there is a folder val"));
-  table.push_back(whole("image-size", group, &C::image_size, 0, kMaxPixels,
+  table.push_back(whole("image-size", group, &C::image_size, 0, data::kMaxImageSide,
                         "pixels per side of the net's input; 0: the size the model is made for"));
   table.push_back(number("crop-area", group, &C::crop_area, kAboveZero,
                          "minimum share of an image's area that a training crop takes"));

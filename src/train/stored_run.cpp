@@ -44,8 +44,8 @@ void check_unedited(const Config& file, const Config& run, const RunPaths& paths
 
 void check_same_run(const std::string& file, const std::string& id, const StoredRun& run) {
   if (id.empty() || run.id.empty() || id == run.id) return;
-  throw DataError(fmt::format("'{}' is of run {}, but the newest checkpoint of run {}; restore it",
-                              printable(file), id, run.id));
+  throw DataError(fmt::format("'{}' belongs to run {}, the newest checkpoint to run {}; restore '{}'",
+                              printable(file), id, run.id, printable(file)));
 }
 
 // The first `bytes` of a file of lines. Those that follow were written after the checkpoint and are cut when

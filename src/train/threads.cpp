@@ -42,10 +42,11 @@ size_t stack_bytes(int count) {
 void use_threads(int count) {
   const size_t bytes = kLibraryBytes + blas_bytes(count) + stack_bytes(count);
   if (!has_address_space(bytes)) {
-    throw MemoryError(fmt::format(
-        "{} thread{} and BLAS need {} MB of memory, but the limit 'ulimit -v' leaves less; raise it, or use "
-        "fewer --threads",
-        count, count == 1 ? "" : "s", bytes >> 20));
+    throw MemoryError(
+        fmt::format("{} thread{} and BLAS need {} MB of memory, but less is available (see 'ulimit -v'); "
+                    "raise the limit, "
+                    "or use fewer --threads",
+                    count, count == 1 ? "" : "s", bytes >> 20));
   }
   at::set_num_threads(count);
   at::parallel_for(0, count, 1, [](int64_t /*first*/, int64_t /*last*/) {});

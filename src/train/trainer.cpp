@@ -146,8 +146,19 @@ void Trainer::check_gradients(double norm) const {
   }
 }
 
+void Trainer::keep_buffers(int64_t examples) {
+  buffers_before_.clear();
+  if (!layers_.empty() || examples <= pass_) return;
+  for (const torch::Tensor& buffer : model_->buffers()) buffers_before_.push_back(buffer.clone());
+}
+
 void Trainer::abandon_step() {
   for (const NamedLayer& named : layers_) named.layer->discard();
+  if (!buffers_before_.empty()) {
+    const torch::NoGradGuard no_grad;
+    const std::vector<torch::Tensor> buffers = model_->buffers();
+    for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(buffers_before_[i]);
+  }
   for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = torch::Tensor();
   start_stream();
 }
@@ -170,6 +181,7 @@ StepResult Trainer::step() try {
   }
   result.times.other += watch.lap();
 
+  keep_buffers(result.examples);
   for (int64_t done = 0; done < result.examples;) done += run_pass(&result);
   if (!std::isfinite(result.loss)) {
     throw NonFiniteError(

@@ -95,6 +95,8 @@ class Trainer {
   std::vector<data::Draw> next_draws();
   void start_stream();
   void check_gradients(double norm) const;
+  // LibTorch's norms move their averages in each pass. A step of several passes begins with a copy of them.
+  void keep_buffers(int64_t examples);
   // Discards the passes of an unfinished step.
   void abandon_step();
 
@@ -102,6 +104,7 @@ class Trainer {
   data::Dataset dataset_;
   data::Sampler sampler_;
   std::shared_ptr<models::Classifier> model_;
+  std::vector<torch::Tensor> buffers_before_;  // of keep_buffers()
   std::vector<NamedLayer> layers_;
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -71,6 +71,17 @@ TEST_F(VanishedData, TheStepsDoneAreSavedWhenTrainingImagesVanish) {
   expect_same_state("whole", "parts");
 }
 
+// LibTorch's norms move their averages in each pass, also in those of a step that is not finished.
+TEST_F(VanishedData, PassesOfAnUnfinishedStepLeaveNoTrace) {
+  config_.norm = NormKind::kNative;
+  config_.workers = 4;
+  finish("whole");
+  const int64_t done = train_until_missing("parts", "train", 3);
+  EXPECT_EQ(newest_step("parts"), done);
+  finish("parts", /*resume=*/true);
+  expect_same_state("whole", "parts");
+}
+
 TEST_F(VanishedData, AStepWhoseEvaluationFailedIsEvaluatedWhenTheRunIsResumed) {
   finish("whole");
   EXPECT_EQ(train_until_missing("parts", "val", 8), 10);

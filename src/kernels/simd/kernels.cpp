@@ -355,7 +355,6 @@ void inference(const Inference<T>& given, const ParallelFor& parallel_for) {
   const Groups whole = contiguous_groups(shape.n, shape.n);
   if (given.layout == Layout::kNcs) {
     const simd::NcsPlan plan = simd::plan_ncs(simd::traffic_of(given), whole);
-    // Data in cache is read faster than the coefficients of runs.
     const bool runs = plan.runs && plan.stream;
     parallel_for(runs ? plan.units : shape.n * shape.c, [&](int64_t first, int64_t last) {
       runs ? simd::inference_ncs_runs(given, plan, affine, first, last)

@@ -178,7 +178,8 @@ HWY_INLINE void ForwardNcsRuns(const Forward<T>& problem, const simd::NcsPlan& p
   });
 }
 
-template <typename T, Ending kEnding, bool kStream>
+// Outputs are streamed: data in cache is read faster row by row than with coefficients per value.
+template <typename T, Ending kEnding>
 void RunInferenceRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
                       const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
   using P = Stat<T>;
@@ -195,26 +196,26 @@ void RunInferenceRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
     Expand(affine.shift + unit.first, unit.width, shape.s, shift.get(head));
     for (int64_t offset = start; offset < start + shape.n * stride; offset += stride) {
       const T* residual = kEnding == Ending::kResidual ? problem.residual + offset : nullptr;
-      RowOutput<T, kEnding, kStream> output{problem.x + offset,
-                                            residual,
-                                            problem.y + offset,
-                                            mean.get(head),
-                                            scale.get(head),
-                                            shift.get(head),
-                                            FloorOf<P>(problem.activation),
-                                            stride,
-                                            /*fetch=*/true};
+      RowOutput<T, kEnding, /*kStream=*/true> output{problem.x + offset,
+                                                     residual,
+                                                     problem.y + offset,
+                                                     mean.get(head),
+                                                     scale.get(head),
+                                                     shift.get(head),
+                                                     FloorOf<P>(problem.activation),
+                                                     stride,
+                                                     /*fetch=*/true};
       AlongRow<P>(output, unit.width * shape.s);
     }
   }
-  if (kStream) hwy::FlushStream();
+  hwy::FlushStream();
 }
 
 template <typename T>
 HWY_INLINE void InferenceNcsRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
                                  const simd::Affine<Stat<T>>& affine, int64_t first, int64_t last) {
-  ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
-    RunInferenceRuns<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, first, last);
+  ForEnding(problem, true, [&](auto ending, auto) {
+    RunInferenceRuns<T, decltype(ending)::value>(problem, plan, affine, first, last);
   });
 }
 

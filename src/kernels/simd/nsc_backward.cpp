@@ -40,7 +40,8 @@ class RowSums {
   template <int kRows, bool kFirst>
   HWY_INLINE void Rows(int64_t offset, int64_t apart) {
     AddRows<T, kEnding, kRows, kFirst, kKeep>(data_.At(offset), apart, c_, affine_, sum_.get(),
-                                              products_.get(), /*head=*/0, masked_ + offset);
+                                              products_.get(), /*head=*/0,
+                                              kKeep == Keep::kNothing ? nullptr : masked_ + offset);
   }
 
   HWY_NOINLINE void Merge(double) {

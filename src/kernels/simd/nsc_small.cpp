@@ -149,15 +149,20 @@ class SmallForward {
   Vec<P> floor_;
 };
 
+template <typename T, Ending kEnding>
+void RunForwardSmall(const Forward<T>& problem, const simd::SmallPlan& plan, int64_t first, int64_t last) {
+  for (int64_t index = first; index < last; ++index) {
+    const SmallUnit unit(problem.shape, problem.groups, plan, index);
+    SmallForward<T, kEnding> pass(problem, unit);
+    for (int64_t group = unit.first_group; group < unit.last_group; ++group) pass.Group(group);
+  }
+}
+
 template <typename T>
 HWY_INLINE void ForwardSmall(const Forward<T>& problem, const simd::SmallPlan& plan, int64_t first,
                              int64_t last) {
   ForEnding(problem, false, [&](auto ending, auto) {
-    for (int64_t index = first; index < last; ++index) {
-      const SmallUnit unit(problem.shape, problem.groups, plan, index);
-      SmallForward<T, decltype(ending)::value> pass(problem, unit);
-      for (int64_t group = unit.first_group; group < unit.last_group; ++group) pass.Group(group);
-    }
+    RunForwardSmall<T, decltype(ending)::value>(problem, plan, first, last);
   });
 }
 
@@ -246,17 +251,23 @@ class SmallBackward {
   Vec<P> share_;
 };
 
+template <typename T, Ending kEnding>
+void RunBackwardSmall(const Backward<T>& problem, const simd::SmallPlan& plan, const simd::Sums& sums,
+                      int64_t first, int64_t last) {
+  for (int64_t index = first; index < last; ++index) {
+    const SmallUnit unit(problem.shape, problem.groups, plan, index);
+    SmallBackward<T, kEnding> pass(problem, unit);
+    for (int64_t group = unit.first_group; group < unit.last_group; ++group) pass.Group(group);
+    const int64_t at = index / plan.parts * problem.shape.c + unit.first;
+    pass.Finish(sums.first + at, sums.second + at);
+  }
+}
+
 template <typename T>
 HWY_INLINE void BackwardSmall(const Backward<T>& problem, const simd::SmallPlan& plan, const simd::Sums& sums,
                               int64_t first, int64_t last) {
   ForEnding(problem, false, [&](auto ending, auto) {
-    for (int64_t index = first; index < last; ++index) {
-      const SmallUnit unit(problem.shape, problem.groups, plan, index);
-      SmallBackward<T, decltype(ending)::value> pass(problem, unit);
-      for (int64_t group = unit.first_group; group < unit.last_group; ++group) pass.Group(group);
-      const int64_t at = index / plan.parts * problem.shape.c + unit.first;
-      pass.Finish(sums.first + at, sums.second + at);
-    }
+    RunBackwardSmall<T, decltype(ending)::value>(problem, plan, sums, first, last);
   });
 }
 

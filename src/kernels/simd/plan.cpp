@@ -51,7 +51,8 @@ NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups) {
 }
 
 bool has_few_channels(const Shape& shape, const Groups& groups) {
-  return groups.count * shape.c <= kFewUnits && groups.size * shape.s >= 2 * kPieceValues;
+  return groups.count * shape.c <= kFewUnits && shape.s >= kShortStreamedRow &&
+         groups.size * shape.s >= 2 * kPieceValues;
 }
 
 PiecePlan plan_pieces(const Traffic& traffic, const Groups& groups) {

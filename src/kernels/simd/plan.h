@@ -34,7 +34,7 @@ bool streams(const Traffic& traffic);
 
 NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups);
 
-// For channels-first problems whose channels and groups are too few to share work by.
+// For channels-first problems with long rows whose channels and groups are too few to share work by.
 bool has_few_channels(const Shape& shape, const Groups& groups);
 PiecePlan plan_pieces(const Traffic& traffic, const Groups& groups);
 
