@@ -54,7 +54,7 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
     for (int k = 0; k < kRows; ++k) {
       const int64_t at = k * stride + i;
       const Vec<P> centred = hn::Sub(load(data.x + at), mean);
-      const Vec<P> residual = LoadResidual<kEnding>(data.residual + at, load);
+      const Vec<P> residual = LoadResidual<kEnding>(data.residual, at, load);
       const Vec<P> gradient = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + at));
       if constexpr (kKeep != Keep::kNothing) put(gradient, masked + at);
       a = hn::Add(a, gradient);
@@ -105,7 +105,7 @@ struct RowGradient {
     const Vec<P> centred = hn::Sub(load(data.x + i), mean);
     const Vec<P> scale = kMasked ? parameter(affine.scale + i) : mean;
     const Vec<P> shift = kMasked ? parameter(affine.shift + i) : mean;
-    const Vec<P> residual = LoadResidual<kEnding>(data.residual + i, load);
+    const Vec<P> residual = LoadResidual<kEnding>(data.residual, i, load);
     const Vec<P> masked = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + i));
     const Vec<P> pull = hn::MulAdd(centred, parameter(gradient.slope + i), parameter(gradient.shift + i));
     if constexpr (kEnding == Ending::kResidual) {

@@ -7,6 +7,7 @@
 #define RENORM_KERNELS_SIMD_ENDING_INL_H_
 #endif
 
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
@@ -36,11 +37,11 @@ HWY_INLINE void ForEnding(const Problem& problem, bool stream, const Run& run) {
   }
 }
 
-// The residual from `at` on by `load`; unused without one.
+// The residual from element i on by `load`. Without one it is unused, and the pointer is null or not set.
 template <Ending kEnding, typename T, class Load>
-HWY_INLINE Vec<Stat<T>> LoadResidual(const T* at, const Load& load) {
-  if constexpr (kEnding == Ending::kResidual) return load(at);
-  (void)at, (void)load;
+HWY_INLINE Vec<Stat<T>> LoadResidual(const T* residual, int64_t i, const Load& load) {
+  if constexpr (kEnding == Ending::kResidual) return load(residual + i);
+  (void)residual, (void)i, (void)load;
   return hn::Zero(Tag<Stat<T>>());
 }
 

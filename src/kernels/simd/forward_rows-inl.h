@@ -72,7 +72,7 @@ struct RowOutput {
   HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
     const Vec<P> centred = hn::Sub(load(x + i), parameter(mean + i));
     return Finish<kEnding, P>(centred, parameter(scale + i), parameter(shift + i),
-                              LoadResidual<kEnding>(residual + i, load), floor);
+                              LoadResidual<kEnding>(residual, i, load), floor);
   }
   HWY_INLINE Vec<P> At(int64_t i) const {
     return At(

@@ -56,7 +56,7 @@ struct GradientRow {
   }
   template <class Load>
   HWY_INLINE Vec<P> Masked(int64_t i, Vec<P> centred, const Load& load) const {
-    return Mask<kEnding, P>(centred, scale, shift, LoadResidual<kEnding>(residual + i, load), load(dy + i));
+    return Mask<kEnding, P>(centred, scale, shift, LoadResidual<kEnding>(residual, i, load), load(dy + i));
   }
 };
 

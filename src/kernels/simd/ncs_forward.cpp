@@ -86,7 +86,7 @@ struct ApplyAffine {
   }
   template <class Load>
   HWY_INLINE Vec<P> At(int64_t i, const Load& load) const {
-    const Vec<P> added = LoadResidual<kEnding>(residual + i, load);
+    const Vec<P> added = LoadResidual<kEnding>(residual, i, load);
     return Finish<kEnding, P>(hn::Sub(load(x + i), mean), scale, shift, added, floor);
   }
   HWY_INLINE Vec<P> At(int64_t i) const {

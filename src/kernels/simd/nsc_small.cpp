@@ -132,7 +132,7 @@ class SmallForward {
     for (int64_t k = 0; k < rows; ++k) {
       const int64_t offset_of_row = base + unit_.row[k];
       const Vec<P> centred = hn::Sub(access(problem_.x + offset_of_row), mean);
-      const Vec<P> residual = LoadResidual<kEnding>(problem_.residual + offset_of_row, access);
+      const Vec<P> residual = LoadResidual<kEnding>(problem_.residual, offset_of_row, access);
       access(Finish<kEnding, P>(centred, output.scale, output.shift, residual, floor_),
              problem_.y + offset_of_row);
     }
@@ -211,7 +211,7 @@ class SmallBackward {
             ? ScaleShift<P>{mean, mean}
             : CoefficientsOf<P>(weight, access(problem_.bias + channel), r, d, std, low);
     const auto masked = [&](int64_t offset, Vec<P> centred) HWY_ATTR {
-      const Vec<P> residual = LoadResidual<kEnding>(problem_.residual + offset, access);
+      const Vec<P> residual = LoadResidual<kEnding>(problem_.residual, offset, access);
       return Mask<kEnding, P>(centred, output.scale, output.shift, residual, access(problem_.dy + offset));
     };
     Vec<P> sum = hn::Zero(Tag<P>());
