@@ -73,7 +73,8 @@ bool is_checkpoint(const fs::path& folder) {
          (fs::exists(folder / kState, error) || fs::exists(folder / kSums, error));
 }
 
-// What fresh_path() names, left behind by a killed process: ".tmp-step-000000500-123", ".tmp-last-123".
+// Whether the path is one of fresh_path(), left behind by a killed process: ".tmp-step-000000500-123",
+// ".tmp-last-123".
 bool is_leftover(const fs::path& path) {
   const std::string name = path.filename();
   if (name.rfind(".tmp-", 0) != 0 && name.rfind(".old-", 0) != 0) return false;

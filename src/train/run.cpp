@@ -143,7 +143,7 @@ class Session {
   // A run that has begun is not refused.
   void check_bfloat16(const Config& config, bool continues) const {
     if (config.dtype != Dtype::kBf16) return;
-    use_threads(config.threads);
+    use_threads(config.threads > 0 ? config.threads : at::get_num_threads());
     const models::BFloat16Cost cost = models::measure_bfloat16(memory_format_of(config));
     if (cost.is_useful()) return;
     const std::string sentence = fmt::format("bfloat16 convolutions {} on this CPU", cost.words());

@@ -211,5 +211,8 @@ run 2 eval "$work/pooled" --batch-statistics --sampler labels:1x1
 complains "--batch-statistics needs minibatches of at least 2 images"
 run 0 eval "$work/pooled" --batch-statistics
 
+# bfloat16 is measured before the number of threads is settled.
+run 0 train --out "$work/bf16" --data $data --model convnet:8/2,16/2 --minibatch 10 --steps 2 --dtype bf16 --force-bf16
+
 [ "$failures" -eq 0 ] && echo "all passed"
 exit "$failures"

@@ -148,7 +148,7 @@ TEST_F(Gather, DamagedFilesAreNamed) {
   }
 }
 
-// What a stranger may put into a folder: links, and names of folders elsewhere.
+// A folder of a stranger may have links, and names of folders elsewhere.
 class GatherForeign : public Gather {
  protected:
   void SetUp() override {

@@ -30,7 +30,7 @@ struct GradientData {
   }
 };
 
-// What becomes of the gradient before the activation while it is summed.
+// Whether and how the gradient before the activation is written while it is summed.
 enum class Keep { kNothing, kStore, kStream };
 
 // sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. `head` as in the
