@@ -15,7 +15,7 @@ weight = torch.ones(channels, requires_grad=True)
 bias = torch.zeros(channels, requires_grad=True)
 running_mean, running_std = torch.zeros(channels), torch.ones(channels)
 
-output, batch_mean, batch_mean_low, batch_std, r, d = torch.ops.renorm.batch_renorm(
+output, batch_mean, batch_mean_low, batch_std, r, d, mask = torch.ops.renorm.batch_renorm(
     x, weight, bias, running_mean, running_std,
     eps=1e-5, r_max=3.0, d_max=5.0, group_size=4)
 output.square().sum().backward()

@@ -27,6 +27,8 @@ kernels::Shape kernel_shape(const Case& shape_and_layout) {
 
 Ours::Ours(const Data& data, double r_max, double d_max) : data_(data), r_max_(r_max), d_max_(d_max) {
   saved_ = forward(Ending::kNone);
+  saved_with_mask_ = forward(Ending::kAddRelu);
+  saved_with_mask_.output.reset();
   added_output_ = forward_separately();
 }
 
@@ -48,7 +50,8 @@ ops::BatchRenormResult Ours::forward(Ending ending, int64_t group_size) const {
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Ending ending) const {
   ops::BatchRenormGradients gradients = ops::batch_renorm_backward(
-      data_.dy, data_.x, data_.weight, data_.bias, saved_, arguments(ending, /*group_size=*/0));
+      data_.dy, data_.x, data_.weight, data_.bias, ending == Ending::kAddRelu ? saved_with_mask_ : saved_,
+      arguments(ending, /*group_size=*/0));
   return {std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias)};
 }
 

@@ -31,7 +31,8 @@ class Ours {
   Data data_;
   double r_max_, d_max_;
   ops::BatchRenormResult saved_;
-  at::Tensor added_output_;  // relu(norm(x) + residual)
+  ops::BatchRenormResult saved_with_mask_;  // of kAddRelu
+  at::Tensor added_output_;                 // relu(norm(x) + residual)
 };
 
 // Preallocated, float only.

@@ -53,6 +53,10 @@ inline Groups strided_groups(int64_t n, int64_t size) {
   return {count, size, 1, count};
 }
 
+// A mask has one bit per value of a tensor, in memory order, lowest bit first: 1 where the ReLU stops the
+// gradient.
+inline int64_t mask_bytes(int64_t values) { return (values + 7) / 8; }
+
 // Calls body(first, last) on pieces that cover [0, count) once, in any order and on any threads, and
 // returns when all are done. Kernels start no threads themselves: the caller passes this in. How it
 // divides the range never changes a result.
@@ -87,12 +91,13 @@ struct Forward {
   Stat<T>* r;
   Stat<T>* d;
   const T* residual = nullptr;  // null: none
+  uint8_t* mask = nullptr;      // null: not wanted; only with kRelu and a residual
 };
 
 // Gradient of the training forward with r and d held constant (or, if `frozen`, with batch_mean and
-// batch_std constant too, which is the gradient of inference). With activation kRelu the mask is recomputed
-// from x and residual, with the forward's rounding. dx and dresidual have the layout of x, dy and residual
-// and overlap nothing.
+// batch_std constant too, which is the gradient of inference). The mask of kRelu is that of the forward if
+// there is one, else recomputed from x, with the forward's rounding and without a residual. dx and dresidual
+// have the layout of x and dy and overlap nothing.
 template <typename T>
 struct Backward {
   Layout layout;
@@ -107,13 +112,13 @@ struct Backward {
   const Stat<T>* batch_mean;
   const Stat<T>* batch_mean_low;  // null: 0
   const Stat<T>* batch_std;
-  const Stat<T>* r;             // null: 1
-  const Stat<T>* d;             // null: 0
-  T* dx;                        // null: not computed
-  Stat<T>* dweight;             // [c], null: not computed
-  Stat<T>* dbias;               // [c], null: not computed
-  const T* residual = nullptr;  // null: none; read only for kRelu
-  T* dresidual = nullptr;       // null: not computed; dy where the activation passes it, 0 elsewhere
+  const Stat<T>* r;               // null: 1
+  const Stat<T>* d;               // null: 0
+  T* dx;                          // null: not computed
+  Stat<T>* dweight;               // [c], null: not computed
+  Stat<T>* dbias;                 // [c], null: not computed
+  const uint8_t* mask = nullptr;  // null: none; read only for kRelu
+  T* dresidual = nullptr;         // null: not computed; dy where the mask passes it; with kRelu needs a mask
 };
 
 // y = activation(weight * (x - running_mean) / running_std + bias + residual)

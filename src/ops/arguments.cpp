@@ -54,6 +54,19 @@ void check_residual(const char* op, const OptionalTensor& residual, const at::Te
               input.scalar_type(), ", got ", residual->scalar_type());
 }
 
+void check_mask(const char* op, const BackwardArguments& a) {
+  if (!a.mask.has_value() || !a.mask->defined() || a.mask->sym_numel() == 0) {
+    TORCH_CHECK(a.activation == Activation::kNone || !a.output_mask[3] || a.input.sym_numel() == 0, op,
+                ": the gradient of a residual with ReLU needs the mask of the forward, got none");
+    return;
+  }
+  const c10::SymInt bytes = (a.input.sym_numel() + 7) / 8;
+  TORCH_CHECK(a.mask->scalar_type() == at::kByte && a.mask->dim() == 1 && a.mask->sym_size(0) == bytes, op,
+              ": mask must have one bit per value of input, ", bytes, " bytes in one dimension, got ",
+              a.mask->scalar_type(), " of sizes ", a.mask->sym_sizes());
+  check_device(op, "mask", *a.mask, a.input);
+}
+
 void check_eps(const char* op, double eps, const at::Tensor& input) {
   TORCH_CHECK(eps > 0.0, op, ": eps must be > 0, got ", eps);
   const at::ScalarType type = statistics_type(input.scalar_type());
@@ -119,7 +132,7 @@ void check_batch_renorm_backward(const BackwardArguments& a) {
   check_like_input(op, "grad_output", a.grad_output, a.input);
   check_per_channel(op, "weight", a.weight, a.input);
   check_per_channel(op, "bias", a.bias, a.input);
-  check_residual(op, a.residual, a.input);
+  check_mask(op, a);
   check_groups(op, a.group_size, a.input);
   const c10::SymInt groups = sym_group_count(a.input, a.group_size);
   check_statistics(op, "batch_mean", a.batch_mean, groups, a.input);
@@ -168,6 +181,10 @@ void check_move_averages(const at::Tensor& running_mean, const at::Tensor& runni
               ": momentum must be in [0, 1] or none, got ", momentum.value_or(0.0));
 }
 
+bool has_mask(const ForwardArguments& a) {
+  return a.activation == Activation::kRelu && a.residual.has_value() && a.residual->defined();
+}
+
 c10::SymInt sym_group_count(const at::Tensor& input, int64_t group_size) {
   if (input.sym_numel() == 0) return 0;
   return group_size == 0 ? c10::SymInt(1) : input.sym_size(0) / group_size;
@@ -212,10 +229,27 @@ at::Tensor dense(const at::Tensor& tensor) {
   return is_channels_last(tensor) ? tensor : tensor.contiguous(tensor.suggest_memory_format());
 }
 
+namespace {
+
+bool dense_is_channels_last(const at::Tensor& tensor) {
+  return tensor.suggest_memory_format() != at::MemoryFormat::Contiguous ||
+         (is_channels_last(tensor) && !tensor.is_contiguous());
+}
+
+}  // namespace
+
 at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like) {
-  const bool channels_last = like.suggest_memory_format() != at::MemoryFormat::Contiguous ||
-                             (is_channels_last(like) && !like.is_contiguous());
-  return channels_last ? tensor.movedim(1, -1).contiguous().movedim(-1, 1) : tensor.contiguous();
+  return dense_is_channels_last(like) ? tensor.movedim(1, -1).contiguous().movedim(-1, 1)
+                                      : tensor.contiguous();
+}
+
+at::Tensor flat_in_order_of(const at::Tensor& tensor, const at::Tensor& like) {
+  return (dense_is_channels_last(like) ? tensor.movedim(1, -1) : tensor).reshape({-1});
+}
+
+at::Tensor unflattened(const at::Tensor& flat, const at::Tensor& like) {
+  if (!dense_is_channels_last(like)) return flat.view(like.sizes());
+  return flat.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
 }
 
 }  // namespace renorm::ops

@@ -17,6 +17,9 @@ void check_move_averages(const at::Tensor& running_mean, const at::Tensor& runni
                          const at::Tensor& step, const at::Tensor& batch_mean, const at::Tensor& batch_std,
                          const Optional<double>& momentum);
 
+// Whether the forward returns a mask: the backward cannot recompute it without the residual.
+bool has_mask(const ForwardArguments& arguments);
+
 // The number of groups of a checked batch: 0 for an empty input.
 c10::SymInt sym_group_count(const at::Tensor& input, int64_t group_size);
 int64_t group_count(const at::Tensor& input, int64_t group_size);
@@ -34,5 +37,9 @@ at::Tensor dense(const at::Tensor& tensor);
 
 // `tensor` in the memory order of dense(like). Autograd can differentiate it.
 at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like);
+
+// A tensor of the sizes of `like` as one dimension, in the memory order of dense(like), and back.
+at::Tensor flat_in_order_of(const at::Tensor& tensor, const at::Tensor& like);
+at::Tensor unflattened(const at::Tensor& flat, const at::Tensor& like);
 
 }  // namespace renorm::ops

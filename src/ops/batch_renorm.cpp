@@ -14,8 +14,9 @@
 #define RENORM_TAGS
 #endif
 
-#define RENORM_FORWARD_RESULTS \
-  "(Tensor output, Tensor batch_mean, Tensor batch_mean_low, Tensor batch_std, Tensor r, Tensor d)"
+#define RENORM_FORWARD_RESULTS                                                                       \
+  "(Tensor output, Tensor batch_mean, Tensor batch_mean_low, Tensor batch_std, Tensor r, Tensor d, " \
+  "Tensor mask)"
 
 TORCH_LIBRARY(renorm, m) {
   m.def(
@@ -30,7 +31,7 @@ TORCH_LIBRARY(renorm, m) {
       "Tensor? residual=None) -> " RENORM_FORWARD_RESULTS RENORM_TAGS);
   m.def(
       "batch_renorm_backward(Tensor grad_output, Tensor input, Tensor? weight, Tensor? bias, "
-      "Tensor? residual, Tensor batch_mean, Tensor? batch_mean_low, Tensor batch_std, Tensor? r, Tensor? d, "
+      "Tensor? mask, Tensor batch_mean, Tensor? batch_mean_low, Tensor batch_std, Tensor? r, Tensor? d, "
       "int group_size, str grouping, str activation, bool frozen, bool[4] output_mask) "
       "-> (Tensor, Tensor, Tensor, Tensor)" RENORM_TAGS);
   m.def(
@@ -50,9 +51,10 @@ auto typed(const char* name) {
 }
 
 BatchRenormResult result_of(ForwardTensors&& tensors) {
-  auto [output, batch_mean, batch_mean_low, batch_std, r, d] = std::move(tensors);
+  auto [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = std::move(tensors);
   return {std::move(output),    std::move(batch_mean), std::move(batch_mean_low),
-          std::move(batch_std), std::move(r),          std::move(d)};
+          std::move(batch_std), std::move(r),          std::move(d),
+          std::move(mask)};
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ ForwardTensors call_batch_renorm(const ForwardArguments& a) {
 
 BackwardTensors call_batch_renorm_backward(const BackwardArguments& a) {
   static const auto op = typed<decltype(flat_backward<call_batch_renorm_backward>)>(kBackwardOp);
-  return op.call(a.grad_output, a.input, a.weight, a.bias, a.residual, a.batch_mean, a.batch_mean_low,
+  return op.call(a.grad_output, a.input, a.weight, a.bias, a.mask, a.batch_mean, a.batch_mean_low,
                  a.batch_std, a.r, a.d, a.group_size, name_of(a.grouping), name_of(a.activation), a.frozen,
                  a.output_mask);
 }
@@ -107,7 +109,7 @@ BatchRenormGradients batch_renorm_backward(const at::Tensor& grad_output, const 
                                            std::array<bool, 4> output_mask) {
   output_mask[3] = output_mask[3] && a.residual.defined();
   auto [dinput, dweight, dbias, dresidual] = call_batch_renorm_backward(
-      {grad_output, input, optional(weight), optional(bias), optional(a.residual), forward.batch_mean,
+      {grad_output, input, optional(weight), optional(bias), optional(forward.mask), forward.batch_mean,
        optional(forward.batch_mean_low), forward.batch_std, optional(forward.r), optional(forward.d),
        a.group_size, a.grouping, a.activation, /*frozen=*/false, output_mask});
   return {std::move(dinput), std::move(dweight), std::move(dbias), std::move(dresidual)};

@@ -19,8 +19,9 @@ inline at::Tensor value_or_undefined(const OptionalTensor& tensor) {
   return tensor.has_value() ? *tensor : at::Tensor();
 }
 
-// output, batch_mean, batch_mean_low, batch_std, r, d
-using ForwardTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+// output, batch_mean, batch_mean_low, batch_std, r, d, mask
+using ForwardTensors =
+    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 // Gradients of input, weight, bias and residual; undefined where output_mask is false.
 using BackwardTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
@@ -53,9 +54,9 @@ struct ForwardArguments {
 struct BackwardArguments {
   const at::Tensor& grad_output;
   const at::Tensor& input;
-  const OptionalTensor& weight;    // absent: 1
-  const OptionalTensor& bias;      // absent: 0; used for kRelu only
-  const OptionalTensor& residual;  // used for kRelu only
+  const OptionalTensor& weight;  // absent: 1
+  const OptionalTensor& bias;    // absent: 0; used for kRelu without a mask only
+  const OptionalTensor& mask;    // of the forward; absent or empty: none, and for kRelu it is recomputed
   const at::Tensor& batch_mean;
   const OptionalTensor& batch_mean_low;  // absent: 0
   const at::Tensor& batch_std;
@@ -135,13 +136,13 @@ ForwardTensors flat_step(const at::Tensor& input, const OptionalTensor& weight, 
 template <decltype(call_batch_renorm_backward)* implementation>
 BackwardTensors flat_backward(const at::Tensor& grad_output, const at::Tensor& input,
                               const OptionalTensor& weight, const OptionalTensor& bias,
-                              const OptionalTensor& residual, const at::Tensor& batch_mean,
+                              const OptionalTensor& mask, const at::Tensor& batch_mean,
                               const OptionalTensor& batch_mean_low, const at::Tensor& batch_std,
                               const OptionalTensor& r, const OptionalTensor& d, int64_t group_size,
                               c10::string_view grouping, c10::string_view activation, bool frozen,
                               std::array<bool, 4> output_mask) {
-  return implementation({grad_output, input, weight, bias, residual, batch_mean, batch_mean_low, batch_std, r,
-                         d, group_size, parse_grouping(kBackwardOp, grouping),
+  return implementation({grad_output, input, weight, bias, mask, batch_mean, batch_mean_low, batch_std, r, d,
+                         group_size, parse_grouping(kBackwardOp, grouping),
                          parse_activation(kBackwardOp, activation), frozen, output_mask});
 }
 

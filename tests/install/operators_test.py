@@ -76,9 +76,10 @@ class Opcheck(unittest.TestCase):
                 with self.subTest(**case, mask=mask):
                     case["grad"] = False
                     x, w, b, mean, std, residual = tensors(**case)
-                    _, batch_mean, low, batch_std, r, d = ops.batch_renorm(x, w, b, mean, std)
+                    _, batch_mean, low, batch_std, r, d, bits = ops.batch_renorm(x, w, b, mean, std, activation="relu",
+                                                                                 residual=residual)
                     torch.library.opcheck(ops.batch_renorm_backward,
-                                          (torch.ones_like(x), x, w, b, residual, batch_mean, low, batch_std, r, d, 0,
+                                          (torch.ones_like(x), x, w, b, bits, batch_mean, low, batch_std, r, d, 0,
                                            "contiguous", "relu", False, mask))
 
     def test_move_averages(self):
@@ -101,8 +102,8 @@ class Layer(torch.nn.Module):
     def forward(self, x):
         if not self.training:
             return ops.batch_renorm_inference(x, self.weight, self.bias, self.running_mean, self.running_std, "relu")
-        y, mean, _, std, _, _ = ops.batch_renorm_step(x, self.weight, self.bias, self.running_mean, self.running_std,
-                                                      self.step, activation="relu", **CLIP)
+        y, mean, _, std, _, _, _ = ops.batch_renorm_step(x, self.weight, self.bias, self.running_mean, self.running_std,
+                                                         self.step, activation="relu", **CLIP)
         ops.move_averages_(self.running_mean, self.running_std, self.step, mean, std, 0.5)
         return y
 

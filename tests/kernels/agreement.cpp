@@ -59,6 +59,19 @@ AssertionResult means_agree(const Buffer<P>& mean, const Buffer<P>& low, const B
   return near("batch_mean", sum, expected, kTolerance<P>);
 }
 
+// One bit per value, and zeros behind the last.
+template <typename T>
+AssertionResult mask_agrees(const Case& c, const Arrays<T>& fast) {
+  if (!fast.mask.intact()) return AssertionFailure() << "mask: written outside its bounds";
+  if (!has_mask(c)) return AssertionSuccess();
+  for (int64_t i = 0; i < 8 * fast.mask.size(); ++i) {
+    const bool stopped = (fast.mask[i / 8] >> i % 8 & 1) != 0;
+    const bool expected = i < fast.y.size() && widen(fast.y[i]) <= 0.0;
+    if (stopped != expected) return AssertionFailure() << "mask: bit " << i << " is " << stopped;
+  }
+  return AssertionSuccess();
+}
+
 template <typename T>
 AssertionResult forward_agrees(const Case& c, const ParallelFor& parallel_for, Arrays<T>* fast,
                                Arrays<double>* expected) {
@@ -68,7 +81,7 @@ AssertionResult forward_agrees(const Case& c, const ParallelFor& parallel_for, A
   return all({means_agree(fast->batch_mean, fast->batch_mean_low, expected->batch_mean),
               near("batch_std", fast->batch_std, expected->batch_std, kOfStatistics),
               near("r", fast->r, expected->r, kOfStatistics), near("d", fast->d, expected->d, kOfStatistics),
-              near("y", fast->y, expected->y, kTolerance<T>)});
+              near("y", fast->y, expected->y, kTolerance<T>), mask_agrees(c, *fast)});
 }
 
 // Runs the fast kernel and compares the requested outputs with those of the reference.
@@ -114,11 +127,11 @@ AssertionResult backward_agrees(const Case& c, const ParallelFor& parallel_for, 
   Backward<T> input_only = full;
   input_only.dweight = input_only.dbias = nullptr;
   input_only.dresidual = nullptr;
-  // Legal without a residual too.
   Backward<T> residual_only = full;
   residual_only.dx = nullptr;
   residual_only.dweight = residual_only.dbias = nullptr;
-  residual_only.dresidual = fast->dresidual.data();
+  // Legal without a residual too, but not where a mask is missing.
+  if (c.activation == Activation::kNone) residual_only.dresidual = fast->dresidual.data();
   Backward<T> without_weight = full;
   without_weight.dweight = nullptr;
   Backward<T> without_bias = full;

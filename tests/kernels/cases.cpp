@@ -90,6 +90,7 @@ void allocate_outputs(Random& random, const Case& c, Arrays<T>* a) {
   a->y = output<T>(random, c, values_of(c));
   a->dx = output<T>(random, c, values_of(c));
   a->dresidual = output<T>(random, c, values_of(c));
+  a->mask = output<uint8_t>(random, c, kernels::mask_bytes(values_of(c)));
   for (Buffer<P>* statistic : {&a->batch_mean, &a->batch_mean_low, &a->batch_std, &a->r, &a->d}) {
     *statistic = output<P>(random, c, statistics_of(c));
   }

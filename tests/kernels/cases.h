@@ -29,6 +29,7 @@ struct Case {
 
 inline int64_t values_of(const Case& c) { return c.shape.n * c.shape.c * c.shape.s; }
 inline int64_t statistics_of(const Case& c) { return c.groups.count * c.shape.c; }
+inline bool has_mask(const Case& c) { return c.has_residual && c.activation == kernels::Activation::kRelu; }
 
 // Calls visit(offset) for every value of one channel in one group.
 template <typename Visit>
@@ -58,6 +59,7 @@ struct Arrays {
   Buffer<T> x, dy, residual;
   Buffer<P> weight, bias, running_mean, running_std;
   Buffer<T> y, dx, dresidual;
+  Buffer<uint8_t> mask;
   Buffer<P> batch_mean, batch_mean_low, batch_std, r, d, dweight, dbias;
 };
 
@@ -92,11 +94,12 @@ kernels::Forward<T> forward_problem(const Case& c, Arrays<T>& a) {
           a.batch_std.data(),
           a.r.data(),
           a.d.data(),
-          a.residual.data()};
+          a.residual.data(),
+          has_mask(c) ? a.mask.data() : nullptr};
 }
 
-// The backward of the forward whose statistics are in the arrays. dresidual is computed if the case has a
-// residual.
+// The backward of the forward whose statistics and mask are in the arrays. dresidual is computed if the case
+// has a residual.
 template <typename T>
 kernels::Backward<T> backward_problem(const Case& c, Arrays<T>& a) {
   return {c.layout,
@@ -116,11 +119,12 @@ kernels::Backward<T> backward_problem(const Case& c, Arrays<T>& a) {
           a.dx.data(),
           a.dweight.data(),
           a.dbias.data(),
-          a.residual.data(),
+          has_mask(c) ? a.mask.data() : nullptr,
           c.has_residual ? a.dresidual.data() : nullptr};
 }
 
-// The gradient of inference: the averages are the statistics of one group, r and d are absent.
+// The gradient of inference: the averages are the statistics of one group, r and d are absent. A mask is that
+// of the training forward.
 template <typename T>
 kernels::Backward<T> inference_backward_problem(const Case& c, Arrays<T>& a) {
   kernels::Backward<T> problem = backward_problem(c, a);

@@ -40,8 +40,10 @@ Bytes run(const Case& c, const ParallelFor& parallel_for, Arrays<T>* a) {
        {&a->batch_mean, &a->batch_mean_low, &a->batch_std, &a->r, &a->d, &a->dweight, &a->dbias}) {
     buffer->forget();
   }
+  a->mask.forget();
   kernels::forward(forward_problem(c, *a), parallel_for);
   append(a->y, &bytes);
+  append(a->mask, &bytes);
   kernels::backward(backward_problem(c, *a), parallel_for);
   append(a->dx, &bytes);
   append(a->dresidual, &bytes);

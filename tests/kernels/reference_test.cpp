@@ -30,6 +30,7 @@ class TwoValues : public ::testing::Test {
  protected:
   std::vector<double> x = {1.0, 3.0}, dy = {1.0, 2.0}, y = {-9.0, -9.0}, dx = {-9.0, -9.0};
   std::vector<double> residual = {-1.0, 0.5}, dresidual = {-9.0, -9.0};
+  uint8_t mask = 0xFF;
   double weight = 2.0, bias = 1.0, running_mean = 1.0, running_std = 1.0;
   double batch_mean = -9.0, batch_mean_low = -9.0, batch_std = -9.0, r = -9.0, d = -9.0;
   double dweight = -9.0, dbias = -9.0;
@@ -144,12 +145,15 @@ TEST_F(TwoValues, ResidualIsAddedBeforeTheActivation) {
   EXPECT_DOUBLE_EQ(y[1], 4.0);
 }
 
-// The same mask as in BackwardOfReluDropsWhatItCut.
+// The same mask as in BackwardOfReluDropsWhatItCut: the first of two values is stopped.
 TEST_F(TwoValues, BackwardOfReluTakesTheMaskFromTheSumWithTheResidual) {
-  backward.activation = Activation::kRelu;
-  backward.residual = residual.data();
+  forward.activation = backward.activation = Activation::kRelu;
+  forward.residual = residual.data();
+  forward.mask = &mask;
+  backward.mask = &mask;
   backward.dresidual = dresidual.data();
   reference::forward(forward);
+  EXPECT_EQ(mask, 1);
   reference::backward(backward);
   EXPECT_DOUBLE_EQ(dx[0], -1.125);
   EXPECT_DOUBLE_EQ(dx[1], 1.125);
@@ -159,7 +163,6 @@ TEST_F(TwoValues, BackwardOfReluTakesTheMaskFromTheSumWithTheResidual) {
 }
 
 TEST_F(TwoValues, ResidualWithoutActivationReceivesTheWholeGradient) {
-  backward.residual = residual.data();
   backward.dresidual = dresidual.data();
   reference::forward(forward);
   reference::backward(backward);

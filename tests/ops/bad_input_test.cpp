@@ -14,6 +14,7 @@ struct Call {
   at::Tensor batch_mean;  // statistics for the backward operator
   at::Tensor batch_std;
   at::Tensor r;
+  at::Tensor mask;
 };
 
 struct BadInput {
@@ -27,7 +28,7 @@ void PrintTo(const BadInput& bad, std::ostream* out) { *out << bad.name; }
 Call right_call() {
   Case c;
   c.sizes = {4, 3, 5};
-  Call call{make_tensors(c), {}, {}, {}, {}};
+  Call call{make_tensors(c), {}, {}, {}, {}, {}};
   const auto forward = train(call.t, call.arguments);
   call.batch_mean = forward.batch_mean;
   call.batch_std = forward.batch_std;
@@ -49,8 +50,8 @@ void composite(const Call& call) {
 void inference(const Call& call) { infer(call.t, call.arguments.activation); }
 
 void backward_operator(const Call& call) {
-  const ops::BatchRenormResult forward{{},     call.batch_mean,       at::zeros_like(call.r), call.batch_std,
-                                       call.r, at::zeros_like(call.r)};
+  const ops::BatchRenormResult forward{
+      {}, call.batch_mean, at::zeros_like(call.r), call.batch_std, call.r, at::zeros_like(call.r), call.mask};
   backward(call.t, forward, call.arguments);
 }
 
@@ -103,7 +104,12 @@ const std::vector<BadInput>& bad_tensors() {
        {"bias must be on the device of input, cpu", "got meta"}},
       {"InputOnOtherDevice",
        [](Call& c) { c.t.input = on_meta(c.t.input); },
-       {" must be on the device of input, meta", "got cpu"}},
+       {" must be on the device of input, meta", "got cpu"}}};
+  return table;
+}
+
+const std::vector<BadInput>& bad_residuals() {
+  static const std::vector<BadInput> table{
       {"ResidualOfOtherSizes",
        [](Call& c) {
          c.t.residual = at::ones({4, 3, 6});
@@ -205,7 +211,22 @@ const std::vector<BadInput>& bad_backward() {
        {"batch_std must be Float for input of type Float", "got Double"}},
       {"ROnOtherDevice",
        [](Call& c) { c.r = on_meta(c.r); },
-       {"must be on the device of input, cpu", "got meta"}}};
+       {"must be on the device of input, cpu", "got meta"}},
+      {"NoMask",
+       [](Call& c) {
+         c.t.residual = c.t.input;
+         c.arguments.activation = Activation::kRelu;
+       },
+       {"the gradient of a residual with ReLU needs the mask of the forward, got none"}},
+      {"MaskOfOtherSize",
+       [](Call& c) { c.mask = at::ones({7}, at::kByte); },
+       {"mask must have one bit per value of input, 8 bytes in one dimension", "got Byte of sizes [7]"}},
+      {"MaskOfOtherType",
+       [](Call& c) { c.mask = at::ones({8}, at::kChar); },
+       {"mask must have one bit per value of input, 8 bytes in one dimension", "got Char of sizes [8]"}},
+      {"MaskOnOtherDevice",
+       [](Call& c) { c.mask = on_meta(at::ones({8}, at::kByte)); },
+       {"mask must be on the device of input, cpu", "got meta"}}};
   return table;
 }
 
@@ -237,6 +258,8 @@ TEST_P(BadInputOfBackward, IsNamed) {
 std::string name_of(const ::testing::TestParamInfo<BadInput>& info) { return info.param.name; }
 
 INSTANTIATE_TEST_SUITE_P(Tensors, BadInputOfAny, ::testing::ValuesIn(bad_tensors()), name_of);
+INSTANTIATE_TEST_SUITE_P(Residuals, BadInputOfTraining, ::testing::ValuesIn(bad_residuals()), name_of);
+INSTANTIATE_TEST_SUITE_P(Residuals, BadInputOfInference, ::testing::ValuesIn(bad_residuals()), name_of);
 INSTANTIATE_TEST_SUITE_P(Averages, BadInputOfTraining, ::testing::ValuesIn(bad_averages()), name_of);
 INSTANTIATE_TEST_SUITE_P(Groups, BadInputOfTraining, ::testing::ValuesIn(bad_groups()), name_of);
 INSTANTIATE_TEST_SUITE_P(Limits, BadInputOfTraining, ::testing::ValuesIn(bad_limits()), name_of);

@@ -28,6 +28,7 @@ void expect_same_results(const Tensors& t, const Case& c) {
   expect_same_kind(meta.batch_std, real.batch_std, "batch_std");
   expect_same_kind(meta.r, real.r, "r");
   expect_same_kind(meta.d, real.d, "d");
+  expect_same_kind(meta.mask, real.mask, "mask");
   const auto real_grads = backward(t, real, c.arguments);
   const auto meta_grads = backward(m, meta, c.arguments);
   expect_same_kind(meta_grads.input, real_grads.input, "gradient of input");

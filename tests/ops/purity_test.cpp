@@ -50,7 +50,8 @@ std::vector<at::Tensor> arguments_of(const Tensors& t) {
 }
 
 std::vector<at::Tensor> results_of(const ops::BatchRenormResult& result) {
-  return {result.output, result.batch_mean, result.batch_mean_low, result.batch_std, result.r, result.d};
+  return {result.output, result.batch_mean, result.batch_mean_low, result.batch_std, result.r,
+          result.d,      result.mask};
 }
 
 class Purity : public Seeded {

@@ -52,6 +52,9 @@ struct BatchRenormResult {
   at::Tensor batch_std;
   at::Tensor r;  // after clipping; carries no gradient
   at::Tensor d;  // after clipping; carries no gradient
+  // With a residual and ReLU, where the ReLU stops the gradient: one bit per value of output, in memory
+  // order, lowest bit first, as bytes. Otherwise empty.
+  at::Tensor mask;
 };
 
 // Training. input is [batch, channels, ...]; weight and bias are [channels] or undefined (1 and 0);
@@ -79,8 +82,9 @@ struct BatchRenormGradients {
 };
 
 // The gradients of batch_renorm with r and d constant, for training loops without autograd. `forward` is the
-// result of batch_renorm with the same tensors and arguments; its output is not used. `output_mask` selects
-// gradients in the order of BatchRenormGradients; without a residual the last is never computed.
+// result of batch_renorm with the same tensors and arguments; its output and the residual are not used.
+// `output_mask` selects gradients in the order of BatchRenormGradients; without a residual the last is never
+// computed.
 RENORM_API BatchRenormGradients batch_renorm_backward(
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
     const BatchRenormResult& forward, const BatchRenormArguments& arguments,

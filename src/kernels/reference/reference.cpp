@@ -64,6 +64,7 @@ void forward_channel(const Forward<double>& p, int64_t group, int64_t channel) {
   visit([&](int64_t i) {
     const double x_hat = (p.x[i] - batch_mean) / batch_std * r + d;
     p.y[i] = activate(p.activation, weight * x_hat + bias + value_or(p.residual, i, 0.0));
+    if (p.mask != nullptr && p.y[i] <= 0.0) p.mask[i / 8] |= static_cast<uint8_t>(1 << i % 8);
   });
 
   const int64_t statistic = group * p.shape.c + channel;
@@ -89,8 +90,9 @@ void backward_channel(const Backward<double>& p, int64_t group, int64_t channel)
 
   const auto x_hat = [&](int64_t i) { return (p.x[i] - mean) / std * r + d; };
   const auto dl_dy = [&](int64_t i) {
-    const bool passes =
-        p.activation == Activation::kNone || weight * x_hat(i) + bias + value_or(p.residual, i, 0.0) > 0.0;
+    const auto passes_mask = [&] { return (p.mask[i / 8] >> i % 8 & 1) == 0; };
+    const bool passes = p.activation == Activation::kNone ||
+                        (p.mask != nullptr ? passes_mask() : weight * x_hat(i) + bias > 0.0);
     return passes ? p.dy[i] : 0.0;
   };
   const auto dl_dxhat = [&](int64_t i) { return dl_dy(i) * weight; };
@@ -120,6 +122,9 @@ void backward_channel(const Backward<double>& p, int64_t group, int64_t channel)
 }  // namespace
 
 void forward(const Forward<double>& problem) {
+  if (problem.mask != nullptr) {
+    std::fill_n(problem.mask, mask_bytes(problem.shape.n * problem.shape.c * problem.shape.s), uint8_t{0});
+  }
   for (int64_t group = 0; group < problem.groups.count; ++group) {
     for (int64_t channel = 0; channel < problem.shape.c; ++channel) forward_channel(problem, group, channel);
   }

@@ -21,6 +21,8 @@ namespace HWY_NAMESPACE {
 constexpr int64_t kChunkRows = 64;
 // Rows processed together, so that a sum is loaded and stored once for all of them.
 constexpr int kRowsAtOnce = 4;
+// Cache lines of a row per turn of its loop.
+constexpr int64_t kLinesAtOnce = 4;
 
 // Scratch of c values, rounded up so that whole vectors fit.
 template <typename P>
@@ -57,6 +59,11 @@ HWY_INLINE void AlongRow(Op& op, int64_t c) {
   if (i < head) op.StepN(i, head - i);
   i = head;
   const int64_t line = std::max(lanes, Op::kLine);
+  // Several lines per turn: with fewer instructions per line the CPU has more loads under way.
+  for (; i + kLinesAtOnce * line <= c; i += kLinesAtOnce * line) {
+    for (int64_t k = 0; k < kLinesAtOnce; ++k) op.Prefetch(i + k * line);
+    for (int64_t k = 0; k < kLinesAtOnce * line; k += lanes) op.StreamStep(i + k);
+  }
   for (; i + line <= c; i += line) {
     op.Prefetch(i);
     for (int64_t k = 0; k < line; k += lanes) op.StreamStep(i + k);

@@ -18,45 +18,41 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// The data of rows that are read together: the same offsets in each array. residual is null without one.
+// The data of rows that are read together: the same offsets in each array.
 template <typename T>
 struct GradientData {
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT dy;
-  const T* HWY_RESTRICT residual;
+  MaskBits mask;
 
-  HWY_INLINE GradientData At(int64_t offset) const {
-    return {x + offset, dy + offset, residual == nullptr ? nullptr : residual + offset};
-  }
+  HWY_INLINE GradientData At(int64_t offset) const { return {x + offset, dy + offset, mask.At(offset)}; }
 };
 
-// Whether and how the gradient before the activation is written while it is summed.
-enum class Keep { kNothing, kStore, kStream };
+template <typename T>
+HWY_INLINE GradientData<T> DataOf(const Backward<T>& problem) {
+  return {problem.x, problem.dy, MaskOf(problem)};
+}
 
 // sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. `head` as in the
-// forward. kKeep: dy behind the mask goes to `masked`, which is laid out like the data; kStream requires
-// aligned rows.
-template <typename T, Ending kEnding, int kRows, bool kFirst, Keep kKeep = Keep::kNothing>
+// forward.
+template <typename T, Ending kEnding, int kRows, bool kFirst>
 HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
                         const simd::Affine<Stat<T>>& affine, Stat<T>* HWY_RESTRICT sum,
-                        Stat<T>* HWY_RESTRICT products, int64_t head = 0, T* HWY_RESTRICT masked = nullptr) {
+                        Stat<T>* HWY_RESTRICT products, int64_t head = 0) {
   using P = Stat<T>;
-  constexpr bool kMasked = kEnding != Ending::kPlain;
-  // Parts of lines of several rows at once are better stored than streamed.
-  constexpr bool kStreams = kKeep == Keep::kStream && hn::MaxLanes(Tag<P>()) * sizeof(T) >= kLineBytes;
+  constexpr bool kRecomputed = kEnding == Ending::kRelu;
   const int64_t lanes = Lanes<P>();
-  const auto step = [&](int64_t i, auto&& load, auto&& load_parameter, auto&& put) HWY_ATTR {
+  const auto step = [&](int64_t i, auto&& load, auto&& load_parameter) HWY_ATTR {
     const Vec<P> mean = load_parameter(affine.mean + i);
-    const Vec<P> scale = kMasked ? load_parameter(affine.scale + i) : mean;
-    const Vec<P> shift = kMasked ? load_parameter(affine.shift + i) : mean;
+    const Vec<P> scale = kRecomputed ? load_parameter(affine.scale + i) : mean;
+    const Vec<P> shift = kRecomputed ? load_parameter(affine.shift + i) : mean;
     Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
     Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(products + i);
     for (int k = 0; k < kRows; ++k) {
       const int64_t at = k * stride + i;
       const Vec<P> centred = hn::Sub(load(data.x + at), mean);
-      const Vec<P> residual = LoadResidual<kEnding>(data.residual, at, load);
-      const Vec<P> gradient = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + at));
-      if constexpr (kKeep != Keep::kNothing) put(gradient, masked + at);
+      const uint64_t bits = LoadMask<kEnding>(data.mask, at);
+      const Vec<P> gradient = Mask<kEnding, P>(centred, scale, shift, bits, load(data.dy + at));
       a = hn::Add(a, gradient);
       b = hn::MulAdd(gradient, centred, b);
     }
@@ -67,20 +63,19 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
   for (; i < head; i += lanes) {
     const int64_t n = std::min(lanes, head - i);
     step(
-        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
-        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+        [n](const P* p) HWY_ATTR { return LoadN(p, n); });
   }
   i = head;
   for (; i + lanes <= c; i += lanes) {
     step(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
-        [](Vec<P> v, T* p) HWY_ATTR { kStreams ? Stream(v, p) : Store(v, p); });
+        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   if (i < c) {
     const int64_t n = c - i;
     step(
-        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
-        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+        [n](const P* p) HWY_ATTR { return LoadN(p, n); });
   }
 }
 
@@ -100,13 +95,13 @@ struct RowGradient {
 
   template <class Load, class LoadParameter, class Put>
   HWY_INLINE void At(int64_t i, const Load& load, const LoadParameter& parameter, const Put& put) const {
-    constexpr bool kMasked = kEnding != Ending::kPlain;
+    constexpr bool kRecomputed = kEnding == Ending::kRelu;
     const Vec<P> mean = parameter(affine.mean + i);
     const Vec<P> centred = hn::Sub(load(data.x + i), mean);
-    const Vec<P> scale = kMasked ? parameter(affine.scale + i) : mean;
-    const Vec<P> shift = kMasked ? parameter(affine.shift + i) : mean;
-    const Vec<P> residual = LoadResidual<kEnding>(data.residual, i, load);
-    const Vec<P> masked = Mask<kEnding, P>(centred, scale, shift, residual, load(data.dy + i));
+    const Vec<P> scale = kRecomputed ? parameter(affine.scale + i) : mean;
+    const Vec<P> shift = kRecomputed ? parameter(affine.shift + i) : mean;
+    const uint64_t bits = LoadMask<kEnding>(data.mask, i);
+    const Vec<P> masked = Mask<kEnding, P>(centred, scale, shift, bits, load(data.dy + i));
     const Vec<P> pull = hn::MulAdd(centred, parameter(gradient.slope + i), parameter(gradient.shift + i));
     if constexpr (kEnding == Ending::kResidual) {
       if (dresidual != nullptr) put(masked, dresidual + i);
@@ -138,7 +133,6 @@ struct RowGradient {
     if (!kStream || !fetch) return;
     FetchAhead(data.x + i, kLineBytes);
     FetchAhead(data.dy + i, kLineBytes);
-    if constexpr (kEnding == Ending::kResidual) FetchAhead(data.residual + i, kLineBytes);
   }
 };
 

@@ -63,35 +63,43 @@ struct RowOutput {
   const P* HWY_RESTRICT scale;
   const P* HWY_RESTRICT shift;
   Vec<P> floor;
+  MaskOutput mask;
   // In elements from this row to the one written next. Not 0: whole vectors of y are aligned, and the lines
   // of the next row are prefetched, because runs are too short for the CPU to do it.
   int64_t next = 0;
   bool fetch = false;  // the data ahead, if outputs are streamed
 
   template <class Load, class LoadParameter>
-  HWY_INLINE Vec<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
+  HWY_INLINE Output<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
     const Vec<P> centred = hn::Sub(load(x + i), parameter(mean + i));
     return Finish<kEnding, P>(centred, parameter(scale + i), parameter(shift + i),
                               LoadResidual<kEnding>(residual, i, load), floor);
   }
-  HWY_INLINE Vec<P> At(int64_t i) const {
+  HWY_INLINE Output<P> At(int64_t i) const {
     return At(
         i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   HWY_INLINE int64_t Head(int64_t c) const { return kStream || next != 0 ? ElementsToLine(y, c) : 0; }
-  HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
+  HWY_INLINE void Step(int64_t i) {
+    const Output<P> output = At(i);
+    Store(output.value, y + i);
+    StoreMask<kEnding, P>(mask, output, i, Lanes<P>());
+  }
   HWY_INLINE void StreamStep(int64_t i) {
     if constexpr (kStream) {
-      Stream(At(i), y + i);
+      const Output<P> output = At(i);
+      Stream(output.value, y + i);
+      StoreMask<kEnding, P>(mask, output, i, Lanes<P>());
     } else {
       Step(i);
     }
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(At(
-               i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
-               [n](const P* p) HWY_ATTR { return LoadN(p, n); }),
-           y + i, n);
+    const Output<P> output = At(
+        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+        [n](const P* p) HWY_ATTR { return LoadN(p, n); });
+    StoreN(output.value, y + i, n);
+    StoreMask<kEnding, P>(mask, output, i, n);
   }
   HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt(y + i, next);

@@ -227,17 +227,10 @@ void backward_small(const Backward<T>& problem, const ParallelFor& parallel_for)
   add_rows(sums.second, plan.blocks, c, problem.dbias);
 }
 
-// Brings a problem into the form that the loops expect: a residual only where ReLU's mask depends on it, and
-// dresidual only together with it. Returns the memory of a residual of zeros that problem refers to, or null.
+// Brings a problem into the form that the loops expect: mask and dresidual for kRelu only.
 template <typename T>
-std::unique_ptr<T[]> settle_residual(Backward<T>* problem, const ParallelFor& parallel_for) {
-  if (problem->activation == Activation::kRelu) {
-    if (problem->residual != nullptr || problem->dresidual == nullptr) return nullptr;
-    std::unique_ptr<T[]> zeros = allocate<T>(values_of(problem->shape));
-    std::fill_n(zeros.get(), values_of(problem->shape), T{});
-    problem->residual = zeros.get();
-    return zeros;
-  }
+void settle_residual(Backward<T>* problem, const ParallelFor& parallel_for) {
+  if (problem->activation == Activation::kRelu) return;
   if (problem->dresidual != nullptr) {
     const int64_t example = problem->shape.c * problem->shape.s;
     parallel_for(problem->shape.n, [&](int64_t first, int64_t last) {
@@ -245,9 +238,8 @@ std::unique_ptr<T[]> settle_residual(Backward<T>* problem, const ParallelFor& pa
                   problem->dresidual + first * example);
     });
   }
-  problem->residual = nullptr;
+  problem->mask = nullptr;
   problem->dresidual = nullptr;
-  return nullptr;
 }
 
 // Whether aligned lines of one output are aligned in the other. Either may be null.
@@ -274,6 +266,7 @@ void forward(const Forward<T>& given, const ParallelFor& parallel_for) {
   }
   problem.running_mean = defaults.fill(given.running_mean, c, P{0});
   problem.running_std = defaults.fill(given.running_std, c, P{1});
+  if (problem.mask != nullptr) std::fill_n(problem.mask, mask_bytes(values_of(problem.shape)), uint8_t{0});
   if (problem.layout == Layout::kNsc) {
     if (simd::has_small_groups(problem.shape, problem.groups)) {
       const simd::SmallPlan plan = simd::plan_small(problem.shape, problem.groups);
@@ -312,7 +305,7 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
   problem.batch_mean_low = defaults.fill(given.batch_mean_low, statistics, P{0});
   problem.r = defaults.fill(given.r, statistics, P{1});
   problem.d = defaults.fill(given.d, statistics, P{0});
-  const std::unique_ptr<T[]> zeros = settle_residual(&problem, parallel_for);
+  settle_residual(&problem, parallel_for);
   const bool may_stream = same_alignment(problem.dx, problem.dresidual);
   if (problem.layout == Layout::kNsc && simd::has_small_groups(shape, problem.groups)) {
     backward_small(problem, parallel_for);

@@ -41,22 +41,24 @@ struct GradientRow {
   using P = Stat<T>;
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT dy;
-  const T* HWY_RESTRICT residual;
+  MaskBits mask;
   Vec<P> mean;
   Vec<P> scale;
   Vec<P> shift;
 
   HWY_INLINE GradientRow(const Backward<T>& problem, int64_t row, const simd::Affine<P>& affine, int64_t c)
-      : x(problem.x + row), dy(problem.dy + row), mean(hn::Set(Tag<P>(), affine.mean[c])) {
-    if constexpr (kEnding != Ending::kPlain) {
+      : x(problem.x + row),
+        dy(problem.dy + row),
+        mask(MaskOf(problem).At(row)),
+        mean(hn::Set(Tag<P>(), affine.mean[c])) {
+    if constexpr (kEnding == Ending::kRelu) {
       scale = hn::Set(Tag<P>(), affine.scale[c]);
       shift = hn::Set(Tag<P>(), affine.shift[c]);
     }
-    if constexpr (kEnding == Ending::kResidual) residual = problem.residual + row;
   }
   template <class Load>
   HWY_INLINE Vec<P> Masked(int64_t i, Vec<P> centred, const Load& load) const {
-    return Mask<kEnding, P>(centred, scale, shift, LoadResidual<kEnding>(residual, i, load), load(dy + i));
+    return Mask<kEnding, P>(centred, scale, shift, LoadMask<kEnding>(mask, i), load(dy + i));
   }
 };
 
@@ -75,9 +77,6 @@ struct GatherGradient : GradientRow<T, kEnding> {
     if (!fetch) return;
     FetchAhead(this->x + i, n * static_cast<int64_t>(sizeof(T)));
     FetchAhead(this->dy + i, n * static_cast<int64_t>(sizeof(T)));
-    if constexpr (kEnding == Ending::kResidual) {
-      FetchAhead(this->residual + i, n * static_cast<int64_t>(sizeof(T)));
-    }
   }
   HWY_INLINE void Begin() { sums.Clear(); }
   HWY_INLINE void Add(Vec<P> centred, Vec<P> gradient, int k) {

@@ -69,6 +69,7 @@ struct ApplyAffine {
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT residual;
   T* HWY_RESTRICT y;
+  MaskOutput mask;
   Vec<P> mean;
   Vec<P> scale;
   Vec<P> shift;
@@ -78,6 +79,7 @@ struct ApplyAffine {
   HWY_INLINE ApplyAffine(const Problem& problem, int64_t row, const simd::Affine<P>& affine, int64_t c)
       : x(problem.x + row),
         y(problem.y + row),
+        mask(MaskOf(problem, row)),
         mean(hn::Set(Tag<P>(), affine.mean[c])),
         scale(hn::Set(Tag<P>(), affine.scale[c])),
         shift(hn::Set(Tag<P>(), affine.shift[c])),
@@ -85,25 +87,36 @@ struct ApplyAffine {
     if constexpr (kEnding == Ending::kResidual) residual = problem.residual + row;
   }
   template <class Load>
-  HWY_INLINE Vec<P> At(int64_t i, const Load& load) const {
+  HWY_INLINE Output<P> At(int64_t i, const Load& load) const {
     const Vec<P> added = LoadResidual<kEnding>(residual, i, load);
     return Finish<kEnding, P>(hn::Sub(load(x + i), mean), scale, shift, added, floor);
   }
-  HWY_INLINE Vec<P> At(int64_t i) const {
+  HWY_INLINE Output<P> At(int64_t i) const {
     return At(i, [](const T* p) HWY_ATTR { return Load(p); });
   }
   // The residual is read for the first time here, x for the second.
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
     if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
   }
-  HWY_INLINE int64_t Head(int64_t s) const { return kStream ? ElementsToLine(y, s) : 0; }
-  HWY_INLINE void Step(int64_t i) { Store(At(i), y + i); }
+  // With whole vectors of an aligned y the mask has whole bytes.
+  HWY_INLINE int64_t Head(int64_t s) const {
+    return kStream || kEnding == Ending::kResidual ? ElementsToLine(y, s) : 0;
+  }
+  HWY_INLINE void Step(int64_t i) {
+    const Output<P> output = At(i);
+    Store(output.value, y + i);
+    StoreMask<kEnding, P>(mask, output, i, Lanes<P>());
+  }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
-    StoreN(At(i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }), y + i, n);
+    const Output<P> output = At(i, [n](const T* p) HWY_ATTR { return LoadN(p, n); });
+    StoreN(output.value, y + i, n);
+    StoreMask<kEnding, P>(mask, output, i, n);
   }
   HWY_INLINE void StreamStep(int64_t i) {
     if constexpr (kStream) {
-      Stream(At(i), y + i);
+      const Output<P> output = At(i);
+      Stream(output.value, y + i);
+      StoreMask<kEnding, P>(mask, output, i, Lanes<P>());
     } else {
       Step(i);
     }

@@ -110,7 +110,7 @@ class BackwardRuns {
   BackwardRuns(const Backward<T>& problem, const NcsGeometry& geometry, const simd::Sums& out)
       : problem_(problem),
         geometry_(geometry),
-        data_{problem.x, problem.dy, problem.residual},
+        data_(DataOf(problem)),
         out_(out),
         sums_(geometry.plan.block, geometry.shape.s),
         buffers_{{geometry.plan.block, geometry.shape.s}, {geometry.plan.block, geometry.shape.s}},

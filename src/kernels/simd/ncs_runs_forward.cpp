@@ -142,6 +142,7 @@ class ForwardRuns {
                                           scale_.get(head_),
                                           shift_.get(head_),
                                           FloorOf<P>(problem_.activation),
+                                          MaskOf(problem_, offset),
                                           next,
                                           /*fetch=*/true};
     AlongRow<P>(output, written_);
@@ -203,6 +204,7 @@ void RunInferenceRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
                                                      scale.get(head),
                                                      shift.get(head),
                                                      FloorOf<P>(problem.activation),
+                                                     MaskOf(problem, offset),
                                                      stride,
                                                      /*fetch=*/true};
       AlongRow<P>(output, unit.width * shape.s);

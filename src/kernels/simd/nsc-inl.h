@@ -17,6 +17,9 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
+// From this many bytes per row on, CPUs fetch too little ahead by themselves.
+constexpr int64_t kFetchedRow = 512;
+
 // Where the rows of a channels-last problem are.
 struct NscGeometry {
   Shape shape;

@@ -16,11 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// From this many bytes per row on, CPUs fetch too little ahead by themselves.
-constexpr int64_t kFetchedBackwardRow = 512;
-
 // The two sums of all channels over the rows so far.
-template <typename T, Ending kEnding, Keep kKeep>
+template <typename T, Ending kEnding>
 class RowSums {
   using P = Stat<T>;
 
@@ -31,17 +28,14 @@ class RowSums {
     std::fill(second, second + c, 0.0);
   }
 
-  HWY_INLINE void Add(const GradientData<T>& data, T* masked, int64_t stride, int64_t rows) {
+  HWY_INLINE void Add(const GradientData<T>& data, int64_t stride, int64_t rows) {
     data_ = data;
-    masked_ = masked;
     AddRowsOfRun(*this, stride, rows);
   }
 
   template <int kRows, bool kFirst>
   HWY_INLINE void Rows(int64_t offset, int64_t apart) {
-    AddRows<T, kEnding, kRows, kFirst, kKeep>(data_.At(offset), apart, c_, affine_, sum_.get(),
-                                              products_.get(), /*head=*/0,
-                                              kKeep == Keep::kNothing ? nullptr : masked_ + offset);
+    AddRows<T, kEnding, kRows, kFirst>(data_.At(offset), apart, c_, affine_, sum_.get(), products_.get());
   }
 
   HWY_NOINLINE void Merge(double) {
@@ -52,8 +46,7 @@ class RowSums {
   }
 
  private:
-  GradientData<T> data_{nullptr, nullptr, nullptr};
-  T* masked_ = nullptr;
+  GradientData<T> data_{};
   int64_t c_;
   simd::Affine<P> affine_;
   Scratch<P> sum_;
@@ -62,34 +55,19 @@ class RowSums {
   double* second_;
 };
 
-template <typename T, Ending kEnding, Keep kKeep = Keep::kNothing>
+template <typename T, Ending kEnding>
 void RunGather(const Backward<T>& problem, const simd::NscPlan& plan, const simd::Affine<Stat<T>>& affine,
                const simd::Sums& sums, int64_t first, int64_t last) {
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
-  const GradientData<T> data{problem.x, problem.dy, problem.residual};
+  const GradientData<T> data = DataOf(problem);
   for (int64_t unit = first; unit < last; ++unit) {
     const int64_t at = geometry.Group(unit) * c;
-    RowSums<T, kEnding, kKeep> rows_sums(c, {affine.mean + at, affine.scale + at, affine.shift + at},
-                                         sums.first + unit * c, sums.second + unit * c);
-    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
-      rows_sums.Add(data.At(offset), kKeep == Keep::kNothing ? nullptr : problem.dresidual + offset, stride,
-                    rows);
-    });
+    RowSums<T, kEnding> rows_sums(c, {affine.mean + at, affine.scale + at, affine.shift + at},
+                                  sums.first + unit * c, sums.second + unit * c);
+    geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows)
+                               HWY_ATTR { rows_sums.Add(data.At(offset), stride, rows); });
   }
-  if (kKeep == Keep::kStream) hwy::FlushStream();
-}
-
-// Whether the gathering pass writes dresidual, which the other pass then reads in place of dy and residual.
-template <typename T>
-HWY_INLINE bool KeepsMasked(const Backward<T>& problem) {
-  return problem.residual != nullptr && problem.dresidual != nullptr;
-}
-
-template <typename T>
-HWY_INLINE bool RowsAreAligned(const T* p, int64_t c) {
-  return reinterpret_cast<uintptr_t>(p) % kLineBytes == 0 &&
-         c * static_cast<int64_t>(sizeof(T)) % kLineBytes == 0;
 }
 
 // Backwards through the units: what the gathering pass read last may still be in cache.
@@ -98,8 +76,8 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
               const simd::Gradient<Stat<T>>& gradient, int64_t first, int64_t last) {
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
-  const GradientData<T> data{problem.x, problem.dy, problem.residual};
-  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedBackwardRow;
+  const GradientData<T> data = DataOf(problem);
+  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedRow;
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -123,28 +101,15 @@ template <typename T>
 HWY_INLINE void GatherBackward(const Backward<T>& problem, const simd::NscPlan& plan,
                                const simd::Affine<Stat<T>>& affine, const simd::Sums& sums, int64_t first,
                                int64_t last) {
-  if (KeepsMasked(problem)) {
-    plan.stream&& RowsAreAligned(problem.dresidual, problem.shape.c)
-        ? RunGather<T, Ending::kResidual, Keep::kStream>(problem, plan, affine, sums, first, last)
-        : RunGather<T, Ending::kResidual, Keep::kStore>(problem, plan, affine, sums, first, last);
-    return;
-  }
   ForEnding(problem, false, [&](auto ending, auto) {
     RunGather<T, decltype(ending)::value>(problem, plan, affine, sums, first, last);
   });
 }
 
 template <typename T>
-HWY_INLINE void ApplyBackward(const Backward<T>& given, const simd::NscPlan& plan,
+HWY_INLINE void ApplyBackward(const Backward<T>& problem, const simd::NscPlan& plan,
                               const simd::Affine<Stat<T>>& affine, const simd::Gradient<Stat<T>>& gradient,
                               int64_t first, int64_t last) {
-  Backward<T> problem = given;
-  if (KeepsMasked(given)) {
-    problem.activation = Activation::kNone;
-    problem.dy = given.dresidual;
-    problem.residual = nullptr;
-    problem.dresidual = nullptr;
-  }
   if (problem.dx == nullptr && problem.dresidual == nullptr) return;
   ForEnding(problem, plan.stream, [&](auto ending, auto stream) {
     RunApply<T, decltype(ending)::value, decltype(stream)::value>(problem, plan, affine, gradient, first,

@@ -19,8 +19,6 @@ namespace HWY_NAMESPACE {
 
 // Up to this many rows an outlier as the shift costs no accuracy that float has.
 constexpr int64_t kFewRows = 24;
-// From this many bytes per row on, CPUs fetch too little ahead by themselves.
-constexpr int64_t kFetchedForwardRow = 2048;
 
 // The moments of all channels over the rows so far; shift is the mean of the last chunk.
 template <typename T>
@@ -146,7 +144,7 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const Vec<Stat<T>> floor = FloorOf<Stat<T>>(problem.activation);
-  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedForwardRow;
+  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedRow;
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -159,6 +157,7 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
                                               affine.scale + at,
                                               affine.shift + at,
                                               floor,
+                                              MaskOf(problem, offset),
                                               0,
                                               fetch};
         AlongRow<Stat<T>>(output, c);

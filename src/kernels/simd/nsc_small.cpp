@@ -41,6 +41,10 @@ struct SmallUnit {
 
 // Whole vectors, and the first n lanes of one.
 struct Whole {
+  template <typename P>
+  HWY_INLINE int64_t Count() const {
+    return Lanes<P>();
+  }
   template <typename T>
   HWY_INLINE Vec<Stat<T>> operator()(const T* p) const {
     return Load(p);
@@ -52,6 +56,10 @@ struct Whole {
 };
 struct FirstLanes {
   int64_t n;
+  template <typename P>
+  HWY_INLINE int64_t Count() const {
+    return n;
+  }
   template <typename T>
   HWY_INLINE Vec<Stat<T>> operator()(const T* p) const {
     return LoadN(p, n);
@@ -133,8 +141,9 @@ class SmallForward {
       const int64_t offset_of_row = base + unit_.row[k];
       const Vec<P> centred = hn::Sub(access(problem_.x + offset_of_row), mean);
       const Vec<P> residual = LoadResidual<kEnding>(problem_.residual, offset_of_row, access);
-      access(Finish<kEnding, P>(centred, output.scale, output.shift, residual, floor_),
-             problem_.y + offset_of_row);
+      const Output<P> y = Finish<kEnding, P>(centred, output.scale, output.shift, residual, floor_);
+      access(y.value, problem_.y + offset_of_row);
+      StoreMask<kEnding, P>(MaskOf(problem_, offset_of_row), y, 0, access.template Count<P>());
     }
   }
 
@@ -206,13 +215,13 @@ class SmallBackward {
     const Vec<P> r = access(problem_.r + at);
     const Vec<P> d = access(problem_.d + at);
     const Vec<P> weight = access(problem_.weight + channel);
+    const MaskBits mask = MaskOf(problem_);
     const ScaleShift<P> output =
-        kEnding == Ending::kPlain
-            ? ScaleShift<P>{mean, mean}
-            : CoefficientsOf<P>(weight, access(problem_.bias + channel), r, d, std, low);
+        kEnding != Ending::kRelu ? ScaleShift<P>{mean, mean}
+                                 : CoefficientsOf<P>(weight, access(problem_.bias + channel), r, d, std, low);
     const auto masked = [&](int64_t offset, Vec<P> centred) HWY_ATTR {
-      const Vec<P> residual = LoadResidual<kEnding>(problem_.residual, offset, access);
-      return Mask<kEnding, P>(centred, output.scale, output.shift, residual, access(problem_.dy + offset));
+      return Mask<kEnding, P>(centred, output.scale, output.shift, LoadMask<kEnding>(mask, offset),
+                              access(problem_.dy + offset));
     };
     Vec<P> sum = hn::Zero(Tag<P>());
     Vec<P> products = hn::Zero(Tag<P>());

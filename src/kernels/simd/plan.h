@@ -26,7 +26,7 @@ Traffic traffic_of(const Inference<T>& problem) {
 }
 template <typename T>
 Traffic traffic_of(const Backward<T>& problem) {
-  return {problem.shape, problem.residual == nullptr ? 3 : 5, sizeof(T)};
+  return {problem.shape, problem.dresidual == nullptr ? 3 : 4, sizeof(T)};
 }
 
 // Whether outputs bypass the cache.

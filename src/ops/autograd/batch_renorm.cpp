@@ -13,7 +13,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // The differentiable arguments of an operator; absent ones are null.
-using Arguments = std::array<const at::Tensor*, 5>;
+using Arguments = std::array<const at::Tensor*, 4>;
 
 const at::Tensor* pointer(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined() ? &*tensor : nullptr;
@@ -25,7 +25,7 @@ Arguments arguments_of(const InferenceArguments& a) {
   return {&a.input, pointer(a.weight), pointer(a.bias), pointer(a.residual)};
 }
 Arguments arguments_of(const BackwardArguments& a) {
-  return {&a.input, pointer(a.weight), pointer(a.bias), pointer(a.residual), &a.grad_output};
+  return {&a.input, pointer(a.weight), pointer(a.bias), &a.grad_output};
 }
 
 template <class Predicate>
@@ -53,8 +53,8 @@ void check_no_tangent(const char* op, const Arguments& arguments) {
       ": forward-mode differentiation is not supported; use reverse mode");
 }
 
-// Indices of the tensors saved by the forward of either operator.
-enum Saved : size_t { kInput, kWeight, kBias, kResidual, kBatchMean, kBatchMeanLow, kBatchStd, kR, kD };
+// Indices of the tensors saved by the forward of either operator; inference alone saves an output.
+enum Saved : size_t { kInput, kWeight, kBias, kMask, kBatchMean, kBatchMeanLow, kBatchStd, kR, kD, kOutput };
 
 // One bit each for input, weight, bias and residual. The edges of a node are not used, because LibTorch
 // releases number them differently where an argument is absent.
@@ -66,14 +66,14 @@ int64_t gradient_mask(const Arguments& arguments) {
   return mask;
 }
 
-// Saves what the backward needs. The mask of the ReLU needs bias and residual; nothing else does.
-void save(AutogradContext* context, const Arguments& arguments, Activation activation,
+// Saves what the backward needs. It needs the bias only where it recomputes the mask of the ReLU.
+void save(AutogradContext* context, const Arguments& arguments, Activation activation, const at::Tensor& mask,
           const variable_list& statistics) {
   const auto of = [&](size_t i, bool needed) {
     return needed && arguments[i] != nullptr ? *arguments[i] : at::Tensor();
   };
-  const bool relu = activation == Activation::kRelu;
-  variable_list saved{of(0, true), of(1, true), of(2, relu), of(3, relu)};
+  const bool recomputes = activation == Activation::kRelu && arguments[3] == nullptr;
+  variable_list saved{of(0, true), of(1, true), of(2, recomputes), mask};
   saved.insert(saved.end(), statistics.begin(), statistics.end());
   context->save_for_backward(std::move(saved));
   context->saved_data["activation"] = static_cast<int64_t>(activation);
@@ -94,7 +94,7 @@ variable_list gradients(AutogradContext* context, const at::Tensor& grad_output,
                                   saved[kInput],
                                   optional(saved[kWeight]),
                                   optional(saved[kBias]),
-                                  optional(saved[kResidual]),
+                                  optional(saved[kMask]),
                                   saved[kBatchMean],
                                   optional(saved[kBatchMeanLow]),
                                   saved[kBatchStd],
@@ -116,12 +116,12 @@ struct BatchRenormGradient : torch::autograd::Function<BatchRenormGradient> {
                                const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
                                const OptionalTensor& /*residual*/, const ForwardArguments* a) {
     at::AutoDispatchBelowADInplaceOrView below;
-    auto [output, batch_mean, batch_mean_low, batch_std, r, d] = call_batch_renorm(*a);
-    save(context, arguments_of(*a), a->activation, {batch_mean, batch_mean_low, batch_std, r, d});
+    auto [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = call_batch_renorm(*a);
+    save(context, arguments_of(*a), a->activation, mask, {batch_mean, batch_mean_low, batch_std, r, d});
     context->saved_data["group_size"] = a->group_size;
     context->saved_data["grouping"] = static_cast<int64_t>(a->grouping);
-    context->mark_non_differentiable({batch_mean, batch_mean_low, batch_std, r, d});
-    return {output, batch_mean, batch_mean_low, batch_std, r, d};
+    context->mark_non_differentiable({batch_mean, batch_mean_low, batch_std, r, d, mask});
+    return {output, batch_mean, batch_mean_low, batch_std, r, d, mask};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
@@ -133,6 +133,7 @@ struct BatchRenormGradient : torch::autograd::Function<BatchRenormGradient> {
   }
 };
 
+// With a residual and ReLU, the output itself is the mask.
 struct InferenceGradient : torch::autograd::Function<InferenceGradient> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
@@ -144,14 +145,19 @@ struct InferenceGradient : torch::autograd::Function<InferenceGradient> {
       return input.sym_numel() == 0 ? at::empty_symint({0, average.sym_size(0)}, average.options())
                                     : average.detach().clone().unsqueeze(0);
     };
-    save(context, arguments_of(*a), a->activation,
-         {keep(a->running_mean), at::Tensor(), keep(a->running_std), at::Tensor(), at::Tensor()});
+    const bool masked = a->activation == Activation::kRelu && pointer(a->residual) != nullptr;
+    save(context, arguments_of(*a), masked ? Activation::kNone : a->activation, at::Tensor(),
+         {keep(a->running_mean), at::Tensor(), keep(a->running_std), at::Tensor(), at::Tensor(),
+          masked ? output : at::Tensor()});
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+    const at::Tensor output = context->get_saved_variables()[kOutput];
+    const at::Tensor grad_output =
+        output.defined() ? grad_outputs[0].masked_fill(output.le(0), 0) : grad_outputs[0];
     variable_list result =
-        gradients(context, grad_outputs[0], /*group_size=*/0, Grouping::kContiguous, /*frozen=*/true);
+        gradients(context, grad_output, /*group_size=*/0, Grouping::kContiguous, /*frozen=*/true);
     result.emplace_back();
     return result;
   }
@@ -166,7 +172,7 @@ ForwardTensors batch_renorm_autograd(const ForwardArguments& a) {
   }
   if (in_function_transform(arguments)) return batch_renorm_forward_composite(a);
   variable_list result = BatchRenormGradient::apply(a.input, a.weight, a.bias, a.residual, &a);
-  return {result[0], result[1], result[2], result[3], result[4], result[5]};
+  return {result[0], result[1], result[2], result[3], result[4], result[5], result[6]};
 }
 
 at::Tensor batch_renorm_inference_autograd(const InferenceArguments& a) {

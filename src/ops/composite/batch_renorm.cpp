@@ -54,10 +54,28 @@ at::Tensor activated(const at::Tensor& value, Activation activation) {
   return activation == Activation::kRelu ? value.relu() : value;
 }
 
+at::Tensor no_mask(const at::Tensor& input) { return at::empty({0}, input.options().dtype(at::kByte)); }
+
+// The eight bits of a byte, as shifts.
+at::Tensor shifts(const at::Tensor& like) { return at::arange(8, like.options().dtype(at::kByte)); }
+
+// The mask of the output of an operator on `input`.
+at::Tensor mask_of(const at::Tensor& output, const at::Tensor& input) {
+  const at::Tensor bits = flat_in_order_of(output.detach().le(0), input).to(at::kByte);
+  const at::Tensor padded = at::constant_pad_nd(bits, {0, (8 - bits.numel() % 8) % 8}).view({-1, 8});
+  return at::bitwise_left_shift(padded, shifts(input)).sum(at::IntArrayRef{1}, /*keepdim=*/false, at::kByte);
+}
+
+// Where the mask of an operator on `input` stops the gradient, in the sizes of input.
+at::Tensor stopped(const at::Tensor& mask, const at::Tensor& input) {
+  const at::Tensor bits = at::bitwise_right_shift(mask.unsqueeze(1), shifts(input)).bitwise_and(1);
+  return unflattened(bits.reshape({-1}).narrow(0, 0, input.numel()), input).to(at::kBool);
+}
+
 ForwardTensors empty_result(const at::Tensor& input) {
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
   const auto none = [&] { return at::empty({0, input.size(1)}, options); };
-  return {input.clone(), none(), none(), none(), none(), none()};
+  return {input.clone(), none(), none(), none(), none(), none(), no_mask(input)};
 }
 
 // A limit at `step`, as ClipRamp::at computes it.
@@ -115,9 +133,10 @@ BackwardTensors gradients(const BackwardArguments& a, const Grouped& grouped,
   if (a.d.has_value()) x_hat = x_hat + spread(*a.d);
   at::Tensor dy = grouped.of(a.grad_output);
   if (a.activation == Activation::kRelu) {
-    at::Tensor before = affine(x_hat, a.weight, a.bias);
-    if (a.residual.has_value()) before = before + grouped.of(*a.residual);
-    dy = dy * (before > 0);
+    const bool has_mask = a.mask.has_value() && a.mask->numel() > 0;
+    dy = dy.masked_fill(has_mask ? grouped.of(stopped(*a.mask, a.input)).to(at::kBool)
+                                 : affine(x_hat, a.weight, a.bias).le(0),
+                        0);
   }
   at::Tensor dx;
   if (a.output_mask[0]) {
@@ -167,22 +186,24 @@ ForwardTensors batch_renorm_forward_composite(const ForwardArguments& a) {
   }
   at::Tensor output = affine(centred / spread(batch_std) * spread(clip.r) + spread(clip.d), a.weight, a.bias);
   if (a.residual.has_value()) output = output + grouped.of(*a.residual);
-  return {grouped.back(activated(output, a.activation)),
+  output = activated(output, a.activation);
+  return {grouped.back(output),
           batch_mean.detach(),
           at::zeros_like(clip.r),
           batch_std.detach(),
           clip.r,
-          clip.d};
+          clip.d,
+          has_mask(a) ? mask_of(grouped.back(output), a.input) : no_mask(a.input)};
 }
 
 BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight,
                                          const at::Tensor& bias, const at::Tensor& running_mean,
                                          const at::Tensor& running_std, const BatchRenormArguments& a) {
   const ClipRamp constant{/*hold=*/-1, a.r_max, 0, a.d_max, 0};
-  auto [output, batch_mean, batch_mean_low, batch_std, r, d] = batch_renorm_forward_composite(
+  auto [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = batch_renorm_forward_composite(
       {kForwardOp, input, optional(weight), optional(bias), optional(running_mean), optional(running_std),
        optional(a.residual), ClipSource{constant, {}}, a.eps, a.group_size, a.grouping, a.activation});
-  return {output, batch_mean, batch_mean_low, batch_std, r, d};
+  return {output, batch_mean, batch_mean_low, batch_std, r, d, mask};
 }
 
 BackwardTensors batch_renorm_backward_composite(const BackwardArguments& a) {

@@ -89,13 +89,13 @@ T* data(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
-// Owns a contiguous [channels] or [groups, channels] argument, a copy if needed. get() is null if it is
-// absent.
+// Owns a contiguous argument that is not of the input's shape, a copy if needed. get() is null if it is
+// absent or empty.
 template <typename P>
 class Parameter {
  public:
   explicit Parameter(const OptionalTensor& tensor) {
-    if (tensor.has_value() && tensor->defined()) tensor_ = tensor->contiguous();
+    if (tensor.has_value() && tensor->defined() && tensor->numel() > 0) tensor_ = tensor->contiguous();
   }
   const P* get() const { return tensor_.defined() ? data<P>(tensor_) : nullptr; }
 
@@ -158,7 +158,9 @@ ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
   const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
   const std::array<int64_t, 2> sizes{group_count(a.input, a.group_size), a.input.size(1)};
   const auto statistic = [&] { return at::empty(sizes, options); };
-  ForwardTensors result{output, statistic(), statistic(), statistic(), statistic(), statistic()};
+  const at::Tensor mask =
+      at::empty({has_mask(a) ? kernels::mask_bytes(a.input.numel()) : 0}, a.input.options().dtype(at::kByte));
+  ForwardTensors result{output, statistic(), statistic(), statistic(), statistic(), statistic(), mask};
   if (a.input.numel() == 0) return result;
   const ClipLimits limits = limits_of(a.limits);
   with_kernel_type(a.input, [&](auto zero) {
@@ -166,13 +168,27 @@ ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
     using P = kernels::Stat<T>;
     const Parameter<P> w(a.weight), b(a.bias), mean(a.running_mean), std(a.running_std);
     check_averages(a.op, mean.get(), std.get(), x.shape.c);
-    kernels::forward<T>(
-        {x.layout, x.shape, groups_of(x.shape.n, a.group_size, a.grouping), kernel_activation(a.activation),
-         a.eps, limits.r_max, limits.d_max, data<T>(x.tensor), w.get(), b.get(), mean.get(), std.get(),
-         data<T>(output), data<P>(std::get<1>(result)), data<P>(std::get<2>(result)),
-         data<P>(std::get<3>(result)), data<P>(std::get<4>(result)), data<P>(std::get<5>(result)),
-         data_or_null<T>(residual)},
-        parallel_for(a.input.numel()));
+    kernels::forward<T>({x.layout,
+                         x.shape,
+                         groups_of(x.shape.n, a.group_size, a.grouping),
+                         kernel_activation(a.activation),
+                         a.eps,
+                         limits.r_max,
+                         limits.d_max,
+                         data<T>(x.tensor),
+                         w.get(),
+                         b.get(),
+                         mean.get(),
+                         std.get(),
+                         data<T>(output),
+                         data<P>(std::get<1>(result)),
+                         data<P>(std::get<2>(result)),
+                         data<P>(std::get<3>(result)),
+                         data<P>(std::get<4>(result)),
+                         data<P>(std::get<5>(result)),
+                         data_or_null<T>(residual),
+                         mask.numel() == 0 ? nullptr : data<uint8_t>(mask)},
+                        parallel_for(a.input.numel()));
   });
   return result;
 }
@@ -182,7 +198,7 @@ BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
   if (!has_kernel(a.input)) return batch_renorm_backward_composite(a);
   const KernelInput x = kernel_input(a.input);
   const at::Tensor dy = with_strides_of(a.grad_output, x.tensor);
-  const at::Tensor residual = operand(a.residual, x.tensor);
+  const Parameter<uint8_t> mask(a.mask);
   const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
   const auto like_input = [&](bool wanted) { return wanted ? empty_output(x.tensor) : at::Tensor(); };
   const auto per_channel = [&](bool wanted) {
@@ -199,8 +215,7 @@ BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
         {x.layout, x.shape, groups_of(x.shape.n, a.group_size, a.grouping), kernel_activation(a.activation),
          a.frozen, data<T>(x.tensor), data<T>(dy), weight.get(), bias.get(), mean.get(), low.get(), std.get(),
          r.get(), d.get(), data_or_null<T>(std::get<0>(result)), data_or_null<P>(std::get<1>(result)),
-         data_or_null<P>(std::get<2>(result)), data_or_null<T>(residual),
-         data_or_null<T>(std::get<3>(result))},
+         data_or_null<P>(std::get<2>(result)), mask.get(), data_or_null<T>(std::get<3>(result))},
         parallel_for(a.input.numel()));
   });
   return result;

@@ -13,7 +13,14 @@ ForwardTensors batch_renorm_meta(const ForwardArguments& a) {
   const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
   const std::array<c10::SymInt, 2> sizes{sym_group_count(a.input, a.group_size), a.input.sym_size(1)};
   const auto statistic = [&] { return at::empty_symint(sizes, options); };
-  return {at::empty_like(dense(a.input)), statistic(), statistic(), statistic(), statistic(), statistic()};
+  const c10::SymInt bytes = has_mask(a) ? (a.input.sym_numel() + 7) / 8 : c10::SymInt(0);
+  return {at::empty_like(dense(a.input)),
+          statistic(),
+          statistic(),
+          statistic(),
+          statistic(),
+          statistic(),
+          at::empty_symint({bytes}, a.input.options().dtype(at::kByte))};
 }
 
 BackwardTensors batch_renorm_backward_meta(const BackwardArguments& a) {
