@@ -20,6 +20,10 @@ namespace HWY_NAMESPACE {
 // From this many bytes per row on, CPUs fetch too little ahead by themselves.
 constexpr int64_t kFetchedRow = 512;
 
+// With a residual, two rows of this size or a multiple are written at once instead of kRowsAtOnce: the values
+// of a channel in three arrays compete for the same places of the innermost cache.
+constexpr int64_t kPageBytes = 4096;
+
 // Where the rows of a channels-last problem are.
 struct NscGeometry {
   Shape shape;

@@ -78,18 +78,34 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
   const int64_t c = problem.shape.c;
   const GradientData<T> data = DataOf(problem);
   const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedRow;
+  const bool few_at_once =
+      kEnding == Ending::kResidual && c * static_cast<int64_t>(sizeof(T)) % kPageBytes == 0;
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
-      for (int64_t row = 0; row < rows; ++row, offset += stride) {
-        RowGradient<T, kEnding, kStream> output{
-            data.At(offset),
-            problem.dx == nullptr ? nullptr : problem.dx + offset,
-            problem.dresidual == nullptr ? nullptr : problem.dresidual + offset,
+      const auto output_at = [&](int64_t row) HWY_ATTR {
+        const int64_t start = offset + row * stride;
+        return RowGradient<T, kEnding, kStream>{
+            data.At(start),
+            problem.dx == nullptr ? nullptr : problem.dx + start,
+            problem.dresidual == nullptr ? nullptr : problem.dresidual + start,
             {affine.mean + at, affine.scale + at, affine.shift + at},
             {gradient.scale + at, gradient.slope + at, gradient.shift + at},
             0,
             fetch};
+      };
+      int64_t row = 0;
+      if constexpr (!kStream) {
+        if (few_at_once) {
+          for (; row + 2 <= rows; row += 2) WriteRows<2>(output_at(row), stride, c);
+        } else {
+          for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
+            WriteRows<kRowsAtOnce>(output_at(row), stride, c);
+          }
+        }
+      }
+      for (; row < rows; ++row) {
+        auto output = output_at(row);
         AlongRow<Stat<T>>(output, c);
       }
     });
