@@ -91,13 +91,13 @@ struct Forward {
   Stat<T>* r;
   Stat<T>* d;
   const T* residual = nullptr;  // null: none
-  uint8_t* mask = nullptr;      // null: not wanted; only with kRelu and a residual
+  uint8_t* mask = nullptr;      // null: not written; only with kRelu and a residual
 };
 
 // Gradient of the training forward with r and d held constant (or, if `frozen`, with batch_mean and
-// batch_std constant too, which is the gradient of inference). The mask of kRelu is that of the forward if
-// there is one, else recomputed from x, with the forward's rounding and without a residual. dx and dresidual
-// have the layout of x and dy and overlap nothing.
+// batch_std constant too, which is the gradient of inference). With kRelu a mask is required if the forward
+// had a residual. Without a mask it is recomputed from x, with the forward's rounding. dx and dresidual have
+// the layout of x and dy and overlap nothing.
 template <typename T>
 struct Backward {
   Layout layout;

@@ -60,11 +60,13 @@ void check_mask(const char* op, const BackwardArguments& a) {
                 ": the gradient of a residual with ReLU needs the mask of the forward, got none");
     return;
   }
+  const at::Tensor& mask = *a.mask;
   const c10::SymInt bytes = (a.input.sym_numel() + 7) / 8;
-  TORCH_CHECK(a.mask->scalar_type() == at::kByte && a.mask->dim() == 1 && a.mask->sym_size(0) == bytes, op,
-              ": mask must have one bit per value of input, ", bytes, " bytes in one dimension, got ",
-              a.mask->scalar_type(), " of sizes ", a.mask->sym_sizes());
-  check_device(op, "mask", *a.mask, a.input);
+  const bool has_dimensions = mask.dim() == 1 || (mask.dim() == 2 && mask.sym_size(0) == 1);
+  TORCH_CHECK(mask.scalar_type() == at::kByte && has_dimensions && mask.sym_size(-1) == bytes, op,
+              ": mask must have one bit per value of input, [", bytes, "] or [1, ", bytes, "] bytes, got ",
+              mask.scalar_type(), " of sizes ", mask.sym_sizes());
+  check_device(op, "mask", mask, a.input);
 }
 
 void check_eps(const char* op, double eps, const at::Tensor& input) {
@@ -229,27 +231,17 @@ at::Tensor dense(const at::Tensor& tensor) {
   return is_channels_last(tensor) ? tensor : tensor.contiguous(tensor.suggest_memory_format());
 }
 
-namespace {
-
 bool dense_is_channels_last(const at::Tensor& tensor) {
   return tensor.suggest_memory_format() != at::MemoryFormat::Contiguous ||
          (is_channels_last(tensor) && !tensor.is_contiguous());
 }
 
-}  // namespace
+at::Tensor in_order(const at::Tensor& tensor, bool channels_last) {
+  return channels_last ? tensor.movedim(1, -1).contiguous().movedim(-1, 1) : tensor.contiguous();
+}
 
 at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like) {
-  return dense_is_channels_last(like) ? tensor.movedim(1, -1).contiguous().movedim(-1, 1)
-                                      : tensor.contiguous();
-}
-
-at::Tensor flat_in_order_of(const at::Tensor& tensor, const at::Tensor& like) {
-  return (dense_is_channels_last(like) ? tensor.movedim(1, -1) : tensor).reshape({-1});
-}
-
-at::Tensor unflattened(const at::Tensor& flat, const at::Tensor& like) {
-  if (!dense_is_channels_last(like)) return flat.view(like.sizes());
-  return flat.view(like.movedim(1, -1).sizes()).movedim(-1, 1);
+  return in_order(tensor, dense_is_channels_last(like));
 }
 
 }  // namespace renorm::ops

@@ -38,8 +38,15 @@ at::Tensor dense(const at::Tensor& tensor);
 // `tensor` in the memory order of dense(like). Autograd can differentiate it.
 at::Tensor in_order_of(const at::Tensor& tensor, const at::Tensor& like);
 
-// A tensor of the sizes of `like` as one dimension, in the memory order of dense(like), and back.
-at::Tensor flat_in_order_of(const at::Tensor& tensor, const at::Tensor& like);
-at::Tensor unflattened(const at::Tensor& flat, const at::Tensor& like);
+// Whether dense(tensor) is channels last in memory, and not contiguous as well.
+bool dense_is_channels_last(const at::Tensor& tensor);
+
+// `tensor` in the given memory order.
+at::Tensor in_order(const at::Tensor& tensor, bool channels_last);
+
+// The memory order of the values that the bits of a mask belong to is part of its sizes: [bytes] or, channels
+// last, [1, bytes]. The strides of the backward's input do not tell it: compilers and hooks of saved tensors
+// change them.
+inline bool mask_is_channels_last(const at::Tensor& mask) { return mask.dim() == 2; }
 
 }  // namespace renorm::ops

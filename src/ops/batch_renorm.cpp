@@ -108,6 +108,9 @@ BatchRenormGradients batch_renorm_backward(const at::Tensor& grad_output, const 
                                            const BatchRenormResult& forward, const BatchRenormArguments& a,
                                            std::array<bool, 4> output_mask) {
   output_mask[3] = output_mask[3] && a.residual.defined();
+  TORCH_CHECK(!a.residual.defined() || a.activation == Activation::kNone || input.sym_numel() == 0 ||
+                  (forward.mask.defined() && forward.mask.sym_numel() != 0),
+              kBackwardOp, ": a residual with ReLU needs the mask of the forward, got none");
   auto [dinput, dweight, dbias, dresidual] = call_batch_renorm_backward(
       {grad_output, input, optional(weight), optional(bias), optional(forward.mask), forward.batch_mean,
        optional(forward.batch_mean_low), forward.batch_std, optional(forward.r), optional(forward.d),

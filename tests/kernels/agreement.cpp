@@ -1,5 +1,6 @@
 #include "agreement.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -122,6 +123,10 @@ AssertionResult backward_agrees(const Case& c, const ParallelFor& parallel_for, 
 
   Backward<T> full = backward_problem(c, *fast);
   full.frozen = frozen;
+  // A copy with nothing behind it, so that AddressSanitizer detects reads past the end.
+  Buffer<uint8_t> mask(fast->mask.size(), fast->mask.misalignment(), Buffer<uint8_t>::Use::kInput);
+  std::copy_n(fast->mask.data(), mask.size(), mask.data());
+  if (full.mask != nullptr) full.mask = mask.data();
   Backward<T> parameters_only = full;
   parameters_only.dx = parameters_only.dresidual = nullptr;
   Backward<T> input_only = full;

@@ -74,6 +74,7 @@ class Differences {
     problem.activation = kernels::Activation::kNone;
     problem.weight = problem.bias = problem.running_mean = problem.running_std = nullptr;
     problem.residual = nullptr;
+    problem.mask = nullptr;
     problem.y = normalized_.data();
     problem.batch_mean = problem.batch_mean_low = problem.batch_std = problem.r = problem.d = unused.data();
     reference::forward(problem);

@@ -193,5 +193,31 @@ TEST_F(Agreement, SumThroughReluIsTheComposite) {
   }
 }
 
+// Compilers and hooks of saved tensors change the strides of the input between forward and backward.
+TEST_F(Agreement, GradientsOfAResidualDoNotDependOnTheStridesInTheBackward) {
+  for (const auto type : {at::kFloat, at::kHalf}) {
+    for (const bool forward_is_channels_last : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << type << " " << forward_is_channels_last);
+      Case c;
+      c.type = type;
+      c.sizes = {3, 5, 4, 7};
+      c.has_residual = true;
+      c.arguments.activation = Activation::kRelu;
+      Tensors t = make_tensors(c);
+      Tensors other = t;
+      (forward_is_channels_last ? t : other).input = t.input.contiguous(at::MemoryFormat::ChannelsLast);
+      const auto forward = train(t, c.arguments);
+      EXPECT_EQ(forward.mask.dim(), forward_is_channels_last ? 2 : 1);
+      const auto expected = backward(t, forward, c.arguments);
+      const auto actual = backward(other, forward, c.arguments);
+      EXPECT_LE(error_of(actual.input, expected.input), tolerance(type));
+      EXPECT_LE(error_of(actual.weight, expected.weight), tolerance(at::kFloat));
+      EXPECT_TRUE(at::equal(actual.residual, expected.residual));
+      EXPECT_TRUE(same_strides(actual.input, other.input));
+      EXPECT_TRUE(same_strides(actual.residual, other.input));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace renorm::test

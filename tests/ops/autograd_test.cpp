@@ -106,10 +106,14 @@ TEST_F(Autograd, LeavesNoGraphWithoutGradients) {
 
 TEST_F(Autograd, StatisticsHaveNoGradient) {
   for (const auto type : {at::kFloat, at::kHalf}) {
-    const Tensors t = make_small(type);
+    Tensors t = make_small(type);
     t.input.requires_grad_();
-    const auto result = train(t, {});
+    t.residual = at::zeros_like(t.input);
+    ops::BatchRenormArguments arguments;
+    arguments.activation = Activation::kRelu;
+    const auto result = train(t, arguments);
     EXPECT_TRUE(result.output.requires_grad());
+    EXPECT_GT(result.mask.numel(), 0);
     for (const at::Tensor& statistic :
          {result.batch_mean, result.batch_mean_low, result.batch_std, result.r, result.d, result.mask}) {
       EXPECT_FALSE(statistic.requires_grad());

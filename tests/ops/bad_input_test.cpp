@@ -217,13 +217,13 @@ const std::vector<BadInput>& bad_backward() {
          c.t.residual = c.t.input;
          c.arguments.activation = Activation::kRelu;
        },
-       {"the gradient of a residual with ReLU needs the mask of the forward, got none"}},
+       {"a residual with ReLU needs the mask of the forward, got none"}},
       {"MaskOfOtherSize",
        [](Call& c) { c.mask = at::ones({7}, at::kByte); },
-       {"mask must have one bit per value of input, 8 bytes in one dimension", "got Byte of sizes [7]"}},
+       {"mask must have one bit per value of input, [8] or [1, 8] bytes", "got Byte of sizes [7]"}},
       {"MaskOfOtherType",
        [](Call& c) { c.mask = at::ones({8}, at::kChar); },
-       {"mask must have one bit per value of input, 8 bytes in one dimension", "got Char of sizes [8]"}},
+       {"mask must have one bit per value of input, [8] or [1, 8] bytes", "got Char of sizes [8]"}},
       {"MaskOnOtherDevice",
        [](Call& c) { c.mask = on_meta(at::ones({8}, at::kByte)); },
        {"mask must be on the device of input, cpu", "got meta"}}};

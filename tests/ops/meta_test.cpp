@@ -56,6 +56,8 @@ TEST_F(Meta, EmptyTensorsAreThoseOfTheCpu) {
       Case c;
       c.type = type;
       c.sizes = sizes;
+      c.has_residual = true;
+      c.arguments.activation = Activation::kRelu;
       SCOPED_TRACE(describe(c));
       expect_same_results(make_tensors(c), c);
     }

@@ -92,7 +92,7 @@ void backward_channel(const Backward<double>& p, int64_t group, int64_t channel)
   const auto dl_dy = [&](int64_t i) {
     const auto passes_mask = [&] { return (p.mask[i / 8] >> i % 8 & 1) == 0; };
     const bool passes = p.activation == Activation::kNone ||
-                        (p.mask != nullptr ? passes_mask() : weight * x_hat(i) + bias > 0.0);
+                        (p.mask != nullptr ? passes_mask() : !(weight * x_hat(i) + bias <= 0.0));
     return passes ? p.dy[i] : 0.0;
   };
   const auto dl_dxhat = [&](int64_t i) { return dl_dy(i) * weight; };

@@ -129,57 +129,55 @@ struct RowGradient {
         [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
   }
   HWY_INLINE void Prefetch(int64_t i) const {
-    if (!kStream && next != 0) PrefetchAt(dx + i, next);
+    if (!kStream && next != 0) PrefetchAt((dx != nullptr ? dx : dresidual) + i, next);
     if (!kStream || !fetch) return;
     FetchAhead(data.x + i, kLineBytes);
     FetchAhead(data.dy + i, kLineBytes);
   }
+  // This row and the next ones, as in the forward.
+  template <int kRows>
+  HWY_INLINE void Rows(int64_t stride, int64_t c) const {
+    const int64_t lanes = Lanes<P>();
+    const auto step = [&](int64_t i, auto&& load, auto&& load_parameter, auto&& put) HWY_ATTR {
+      constexpr bool kRecomputed = kEnding == Ending::kRelu;
+      const Vec<P> mean = load_parameter(affine.mean + i);
+      const Vec<P> scale = kRecomputed ? load_parameter(affine.scale + i) : mean;
+      const Vec<P> shift = kRecomputed ? load_parameter(affine.shift + i) : mean;
+      const Vec<P> outer = load_parameter(gradient.scale + i);
+      const Vec<P> slope = load_parameter(gradient.slope + i);
+      const Vec<P> offset = load_parameter(gradient.shift + i);
+      // All loads come before the stores: rows of whole pages share their low address bits, and a load after
+      // a store with the same ones waits for it.
+      Vec<P> masked[kRows];
+      Vec<P> gradients[kRows];
+      for (int k = 0; k < kRows; ++k) {
+        const int64_t at = k * stride + i;
+        const Vec<P> centred = hn::Sub(load(data.x + at), mean);
+        const uint64_t bits = LoadMask<kEnding>(data.mask, at);
+        masked[k] = Mask<kEnding, P>(centred, scale, shift, bits, load(data.dy + at));
+        gradients[k] = hn::Mul(outer, hn::Add(masked[k], hn::MulAdd(centred, slope, offset)));
+      }
+      if (kEnding == Ending::kResidual && dresidual != nullptr) {
+        for (int k = 0; k < kRows; ++k) put(masked[k], dresidual + k * stride + i);
+      }
+      if (dx == nullptr) return;
+      for (int k = 0; k < kRows; ++k) put(gradients[k], dx + k * stride + i);
+    };
+    int64_t i = 0;
+    for (; i + lanes <= c; i += lanes) {
+      step(
+          i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
+          [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
+    }
+    if (i < c) {
+      const int64_t n = c - i;
+      step(
+          i, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+          [n](const P* p) HWY_ATTR { return LoadN(p, n); },
+          [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
+    }
+  }
 };
-
-// Writes kRows rows, `stride` elements from one to the next, of which `first` is the first, not streamed.
-// Coefficients are loaded once for all of them.
-template <int kRows, typename T, Ending kEnding>
-HWY_INLINE void WriteRows(const RowGradient<T, kEnding, false>& first, int64_t stride, int64_t c) {
-  using P = Stat<T>;
-  const int64_t lanes = Lanes<P>();
-  const auto step = [&](int64_t i, auto&& load, auto&& load_parameter, auto&& put) HWY_ATTR {
-    constexpr bool kRecomputed = kEnding == Ending::kRelu;
-    const Vec<P> mean = load_parameter(first.affine.mean + i);
-    const Vec<P> scale = kRecomputed ? load_parameter(first.affine.scale + i) : mean;
-    const Vec<P> shift = kRecomputed ? load_parameter(first.affine.shift + i) : mean;
-    const Vec<P> outer = load_parameter(first.gradient.scale + i);
-    const Vec<P> slope = load_parameter(first.gradient.slope + i);
-    const Vec<P> offset = load_parameter(first.gradient.shift + i);
-    // All loads come before the stores: rows of whole pages share their low address bits, and a load after a
-    // store with the same ones waits for it.
-    Vec<P> masked[kRows];
-    Vec<P> dx[kRows];
-    for (int k = 0; k < kRows; ++k) {
-      const int64_t at = k * stride + i;
-      const Vec<P> centred = hn::Sub(load(first.data.x + at), mean);
-      const uint64_t bits = LoadMask<kEnding>(first.data.mask, at);
-      masked[k] = Mask<kEnding, P>(centred, scale, shift, bits, load(first.data.dy + at));
-      dx[k] = hn::Mul(outer, hn::Add(masked[k], hn::MulAdd(centred, slope, offset)));
-    }
-    if (kEnding == Ending::kResidual && first.dresidual != nullptr) {
-      for (int k = 0; k < kRows; ++k) put(masked[k], first.dresidual + k * stride + i);
-    }
-    if (first.dx == nullptr) return;
-    for (int k = 0; k < kRows; ++k) put(dx[k], first.dx + k * stride + i);
-  };
-  int64_t i = 0;
-  for (; i + lanes <= c; i += lanes) {
-    step(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
-        [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
-  }
-  if (i < c) {
-    const int64_t n = c - i;
-    step(
-        i, [n](const T* p) HWY_ATTR { return LoadN(p, n); }, [n](const P* p) HWY_ATTR { return LoadN(p, n); },
-        [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
-  }
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace renorm::kernels

@@ -1,5 +1,5 @@
-// The end of the output: residual and activation, after the affine part. Forward and backward share it, so
-// that the mask of the backward is that of the forward to the last bit.
+// The end of the output: residual and activation, after the affine part, and the mask of the activation. A
+// recomputed mask is that of the forward to the last bit.
 #if defined(RENORM_KERNELS_SIMD_ENDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RENORM_KERNELS_SIMD_ENDING_INL_H_
 #undef RENORM_KERNELS_SIMD_ENDING_INL_H_
@@ -65,7 +65,7 @@ HWY_INLINE Vec<P> FloorOf(Activation activation) {
   return hn::Set(Tag<P>(), activation == Activation::kRelu ? P(0) : -std::numeric_limits<P>::infinity());
 }
 
-// The output, and where the gradient stops, which only kResidual knows.
+// The output, and where the gradient stops. kResidual alone sets the latter.
 template <typename P>
 struct Output {
   Vec<P> value;
@@ -87,7 +87,7 @@ HWY_INLINE Output<P> Finish(Vec<P> centred, Vec<P> scale, Vec<P> shift, Vec<P> r
 }
 
 // The gradient before the activation: it passes where the output is not clamped. `bits` is the mask of these
-// values, used by kResidual; the others recompute it.
+// values, used by kResidual; kRelu recomputes it.
 template <Ending kEnding, typename P>
 HWY_INLINE Vec<P> Mask(Vec<P> centred, Vec<P> scale, Vec<P> shift, uint64_t bits, Vec<P> gradient) {
   const Tag<P> d;
@@ -101,6 +101,9 @@ HWY_INLINE Vec<P> Mask(Vec<P> centred, Vec<P> scale, Vec<P> shift, uint64_t bits
     return hn::IfThenZeroElse(hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits)), gradient);
   }
 }
+
+// The bits of a vector and up to 7 others fit into 64.
+static_assert(hn::MaxLanes(Tag<float>()) <= 56);
 
 // The mask as the backward reads it, from value `first` on.
 struct MaskBits {
@@ -146,11 +149,13 @@ struct MaskOutput {
   HWY_INLINE void Put(hn::Mask<Tag<P>> stopped, int64_t i, int64_t n) const {
     const Tag<P> d;
     const uint64_t value = static_cast<uint64_t>(first + i);
+    uint8_t buffer[8] = {};  // Highway requires 8 bytes
+    hn::StoreMaskBits(d, stopped, buffer);
     if (HWY_LIKELY(value % 8 == 0 && n == Lanes<P>() && n % 8 == 0)) {
-      hn::StoreMaskBits(d, stopped, bytes + value / 8);
+      std::memcpy(bytes + value / 8, buffer, hn::MaxLanes(d) / 8);
     } else {
       uint64_t bits = 0;
-      hn::StoreMaskBits(d, stopped, reinterpret_cast<uint8_t*>(&bits));
+      std::memcpy(&bits, buffer, sizeof(bits));
       Merge(bits & ~(~uint64_t{0} << n), value);
     }
   }
@@ -164,7 +169,7 @@ struct MaskOutput {
   }
 };
 
-// Writes the mask of n values of output from value i on, where the ending has one and the problem wants it.
+// Writes the mask of n values of output from value i on, if there is one.
 template <Ending kEnding, typename P>
 HWY_INLINE void StoreMask(const MaskOutput& mask, const Output<P>& output, int64_t i, int64_t n) {
   if constexpr (kEnding == Ending::kResidual) {

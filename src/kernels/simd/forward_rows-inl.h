@@ -79,7 +79,10 @@ struct RowOutput {
     return At(
         i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
-  HWY_INLINE int64_t Head(int64_t c) const { return kStream || next != 0 ? ElementsToLine(y, c) : 0; }
+  // With a mask a row starts at a cache line, so that vectors fill whole bytes.
+  HWY_INLINE int64_t Head(int64_t c) const {
+    return kStream || next != 0 || kEnding == Ending::kResidual ? ElementsToLine(y, c) : 0;
+  }
   HWY_INLINE void Step(int64_t i) {
     const Output<P> output = At(i);
     Store(output.value, y + i);
@@ -106,46 +109,45 @@ struct RowOutput {
     if (kStream && fetch) FetchAhead(x + i, kLineBytes);
     if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, kLineBytes);
   }
+  // This row and the next ones, kRows in all and `stride` elements from one to the next, not streamed.
+  // Coefficients are loaded once for all of them.
+  template <int kRows>
+  HWY_INLINE void Rows(int64_t stride, int64_t c) const {
+    const int64_t lanes = Lanes<P>();
+    const auto step = [&](int64_t i, int64_t n, auto&& load, auto&& load_parameter, auto&& put) HWY_ATTR {
+      const Vec<P> centre = load_parameter(mean + i);
+      const Vec<P> slope = load_parameter(scale + i);
+      const Vec<P> offset = load_parameter(shift + i);
+      // Loads before stores, as in the backward.
+      Vec<P> centred[kRows];
+      Vec<P> added[kRows];
+      for (int k = 0; k < kRows; ++k) {
+        const int64_t at = k * stride + i;
+        centred[k] = hn::Sub(load(x + at), centre);
+        added[k] = LoadResidual<kEnding>(residual, at, load);
+      }
+      for (int k = 0; k < kRows; ++k) {
+        const int64_t at = k * stride + i;
+        const Output<P> output = Finish<kEnding, P>(centred[k], slope, offset, added[k], floor);
+        put(output.value, y + at);
+        StoreMask<kEnding, P>(mask, output, at, n);
+      }
+    };
+    int64_t i = 0;
+    for (; i + lanes <= c; i += lanes) {
+      step(
+          i, lanes, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
+          [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
+    }
+    if (i < c) {
+      const int64_t n = c - i;
+      step(
+          i, n, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
+          [n](const P* p) HWY_ATTR { return LoadN(p, n); },
+          [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
+    }
+  }
 };
-
-// Writes kRows rows, `stride` elements from one to the next, of which `first` is the first, not streamed.
-// Coefficients are loaded once for all of them.
-template <int kRows, typename T, Ending kEnding>
-HWY_INLINE void WriteRows(const RowOutput<T, kEnding, false>& first, int64_t stride, int64_t c) {
-  using P = Stat<T>;
-  const int64_t lanes = Lanes<P>();
-  const auto step = [&](int64_t i, int64_t n, auto&& load, auto&& load_parameter, auto&& put) HWY_ATTR {
-    const Vec<P> mean = load_parameter(first.mean + i);
-    const Vec<P> scale = load_parameter(first.scale + i);
-    const Vec<P> shift = load_parameter(first.shift + i);
-    // Loads before stores, as in the backward.
-    Vec<P> centred[kRows];
-    Vec<P> residual[kRows];
-    for (int k = 0; k < kRows; ++k) {
-      const int64_t at = k * stride + i;
-      centred[k] = hn::Sub(load(first.x + at), mean);
-      residual[k] = LoadResidual<kEnding>(first.residual, at, load);
-    }
-    for (int k = 0; k < kRows; ++k) {
-      const int64_t at = k * stride + i;
-      const Output<P> output = Finish<kEnding, P>(centred[k], scale, shift, residual[k], first.floor);
-      put(output.value, first.y + at);
-      StoreMask<kEnding, P>(first.mask, output, at, n);
-    }
-  };
-  int64_t i = 0;
-  for (; i + lanes <= c; i += lanes) {
-    step(
-        i, lanes, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
-        [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
-  }
-  if (i < c) {
-    const int64_t n = c - i;
-    step(
-        i, n, [n](const T* p) HWY_ATTR { return LoadN(p, n); },
-        [n](const P* p) HWY_ATTR { return LoadN(p, n); }, [n](Vec<P> v, T* p) HWY_ATTR { StoreN(v, p, n); });
-  }
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace renorm::kernels

@@ -98,7 +98,7 @@ struct ApplyAffine {
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
     if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
   }
-  // With whole vectors of an aligned y the mask has whole bytes.
+  // With a mask a row starts at a cache line, so that vectors fill whole bytes.
   HWY_INLINE int64_t Head(int64_t s) const {
     return kStream || kEnding == Ending::kResidual ? ElementsToLine(y, s) : 0;
   }

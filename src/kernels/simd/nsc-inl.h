@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/simd/along-inl.h"
+#include "kernels/simd/ending-inl.h"
 #include "kernels/simd/internal.h"
 #include "kernels/simd/vector-inl.h"
 
@@ -92,6 +93,28 @@ HWY_INLINE void AddRowsOfRun(Sums& sums, int64_t stride, int64_t rows) {
     rest == 0 ? sums.template Rows<1, true>(0, 0) : sums.template Rows<1, false>(rest * stride, 0);
   }
   sums.Merge(static_cast<double>(rows - kRowsAtOnce * first));
+}
+
+// Writes `rows` rows, `stride` elements from one to the next: output_at(row) is a RowOutput or RowGradient.
+template <typename T, Ending kEnding, bool kStream, class OutputAt>
+HWY_INLINE void WriteRun(const OutputAt& output_at, int64_t stride, int64_t rows, int64_t c) {
+  int64_t row = 0;
+  if constexpr (!kStream) {
+    const bool two = kEnding == Ending::kResidual && c * static_cast<int64_t>(sizeof(T)) % kPageBytes == 0;
+    // Rows at once start at any value, which would divide bytes of a mask.
+    const bool one = kEnding == Ending::kResidual && c % 8 != 0;
+    if (two) {
+      for (; row + 2 <= rows; row += 2) output_at(row).template Rows<2>(stride, c);
+    } else if (!one) {
+      for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
+        output_at(row).template Rows<kRowsAtOnce>(stride, c);
+      }
+    }
+  }
+  for (; row < rows; ++row) {
+    auto output = output_at(row);
+    AlongRow<Stat<T>>(output, c);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

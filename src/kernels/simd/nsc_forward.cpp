@@ -145,8 +145,6 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
   const int64_t c = problem.shape.c;
   const Vec<Stat<T>> floor = FloorOf<Stat<T>>(problem.activation);
   const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedRow;
-  const bool few_at_once =
-      kEnding == Ending::kResidual && c * static_cast<int64_t>(sizeof(T)) % kPageBytes == 0;
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -164,20 +162,7 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
                                               0,
                                               fetch};
       };
-      int64_t row = 0;
-      if constexpr (!kStream) {
-        if (few_at_once) {
-          for (; row + 2 <= rows; row += 2) WriteRows<2>(output_at(row), stride, c);
-        } else {
-          for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
-            WriteRows<kRowsAtOnce>(output_at(row), stride, c);
-          }
-        }
-      }
-      for (; row < rows; ++row) {
-        auto output = output_at(row);
-        AlongRow<Stat<T>>(output, c);
-      }
+      WriteRun<T, kEnding, kStream>(output_at, stride, rows, c);
     });
   }
   if (kStream) hwy::FlushStream();

@@ -154,8 +154,10 @@ struct InferenceGradient : torch::autograd::Function<InferenceGradient> {
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     const at::Tensor output = context->get_saved_variables()[kOutput];
-    const at::Tensor grad_output =
-        output.defined() ? grad_outputs[0].masked_fill(output.le(0), 0) : grad_outputs[0];
+    at::Tensor grad_output = grad_outputs[0];
+    if (output.defined()) {
+      grad_output = at::where(output.le(0), at::zeros({}, grad_output.options()), grad_output);
+    }
     variable_list result =
         gradients(context, grad_output, /*group_size=*/0, Grouping::kContiguous, /*frozen=*/true);
     result.emplace_back();
