@@ -104,7 +104,7 @@ HWY_INLINE void Stream(Vec<float> v, BFloat16* p) {
   }
 }
 
-// p[0, n) and zeros, n < Lanes. Reads nothing beyond p + n.
+// p[0, n) and zeros, n < Lanes. Reads nothing beyond p + n. g++ 14 needs the bound of the loop to see that.
 template <typename T>
 HWY_INLINE Vec<Stat<T>> LoadN(const T* p, int64_t n) {
 #if !HWY_MEM_OPS_MIGHT_FAULT
@@ -117,8 +117,9 @@ HWY_INLINE Vec<Stat<T>> LoadN(const T* p, int64_t n) {
     return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
   }
 #else
-  HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())] = {};
-  for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
+  constexpr int64_t kLanes = hn::MaxLanes(Tag<Stat<T>>());
+  HWY_ALIGN T buffer[kLanes] = {};
+  for (int64_t i = 0; i < std::min(n, kLanes); ++i) buffer[i] = p[i];
   return Load(buffer);
 #endif
 }
@@ -135,9 +136,10 @@ HWY_INLINE void StoreN(Vec<Stat<T>> v, T* p, int64_t n) {
     hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
   }
 #else
-  HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())];
+  constexpr int64_t kLanes = hn::MaxLanes(Tag<Stat<T>>());
+  HWY_ALIGN T buffer[kLanes];
   Store(v, buffer);
-  for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+  for (int64_t i = 0; i < std::min(n, kLanes); ++i) p[i] = buffer[i];
 #endif
 }
 
