@@ -1,6 +1,7 @@
 # cmake -DSCRIPT= -DTEST= -DFOLDER= -P torchvision.cmake
 # Makes reference files in FOLDER with a Python that has torchvision, runs TEST on them, and takes them away.
-set(has_torchvision "import torchvision")
+# `import torchvision` alone also succeeds where an interrupted run left a folder of that name.
+set(has_torchvision "import torch, torchvision.models")
 foreach(python python3 /usr/bin/python3)
   execute_process(COMMAND ${python} -c "${has_torchvision}" RESULT_VARIABLE unfit OUTPUT_QUIET ERROR_QUIET)
   if(unfit EQUAL 0)
