@@ -61,11 +61,10 @@ void check_mask(const char* op, const BackwardArguments& a) {
     return;
   }
   const at::Tensor& mask = *a.mask;
-  const c10::SymInt bytes = (a.input.sym_numel() + 7) / 8;
-  const bool has_dimensions = mask.dim() == 1 || (mask.dim() == 2 && mask.sym_size(0) == 1);
-  TORCH_CHECK(mask.scalar_type() == at::kByte && has_dimensions && mask.sym_size(-1) == bytes, op,
-              ": mask must have one bit per value of input, [", bytes, "] or [1, ", bytes, "] bytes, got ",
-              mask.scalar_type(), " of sizes ", mask.sym_sizes());
+  const c10::SymInt bytes = sym_mask_size(a.input.sym_numel());
+  TORCH_CHECK(mask.scalar_type() == at::kByte && mask.dim() == 1 && mask.sym_size(0) == bytes, op,
+              ": mask must have one bit per value of input and a byte for their order, ", bytes,
+              " bytes, got ", mask.scalar_type(), " of sizes ", mask.sym_sizes());
   check_device(op, "mask", mask, a.input);
 }
 
@@ -234,6 +233,10 @@ at::Tensor dense(const at::Tensor& tensor) {
 bool dense_is_channels_last(const at::Tensor& tensor) {
   return tensor.suggest_memory_format() != at::MemoryFormat::Contiguous ||
          (is_channels_last(tensor) && !tensor.is_contiguous());
+}
+
+bool mask_is_channels_last(const at::Tensor& mask) {
+  return mask.device().is_cpu() && mask.contiguous().data_ptr<uint8_t>()[mask.numel() - 1] != 0;
 }
 
 at::Tensor in_order(const at::Tensor& tensor, bool channels_last) {

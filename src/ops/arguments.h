@@ -44,9 +44,12 @@ bool dense_is_channels_last(const at::Tensor& tensor);
 // `tensor` in the given memory order.
 at::Tensor in_order(const at::Tensor& tensor, bool channels_last);
 
-// The memory order of the values that the bits of a mask belong to is part of its sizes: [bytes] or, channels
-// last, [1, bytes]. The strides of the backward's input do not tell it: compilers and hooks of saved tensors
-// change them.
-inline bool mask_is_channels_last(const at::Tensor& mask) { return mask.dim() == 2; }
+// The bytes of a mask of `values` values. The last one tells the memory order of the values that the bits
+// belong to. The strides of the backward's input do not tell it: compilers and hooks of saved tensors change
+// them.
+inline c10::SymInt sym_mask_size(const c10::SymInt& values) { return (values + 7) / 8 + 1; }
+
+// 1 for channels last. Only the fused kernels write it, so other devices need not be asked.
+bool mask_is_channels_last(const at::Tensor& mask);
 
 }  // namespace renorm::ops

@@ -219,13 +219,15 @@ const std::vector<BadInput>& bad_backward() {
        },
        {"a residual with ReLU needs the mask of the forward, got none"}},
       {"MaskOfOtherSize",
-       [](Call& c) { c.mask = at::ones({7}, at::kByte); },
-       {"mask must have one bit per value of input, [8] or [1, 8] bytes", "got Byte of sizes [7]"}},
+       [](Call& c) { c.mask = at::ones({8}, at::kByte); },
+       {"mask must have one bit per value of input and a byte for their order, 9 bytes",
+        "got Byte of sizes [8]"}},
       {"MaskOfOtherType",
-       [](Call& c) { c.mask = at::ones({8}, at::kChar); },
-       {"mask must have one bit per value of input, [8] or [1, 8] bytes", "got Char of sizes [8]"}},
+       [](Call& c) { c.mask = at::ones({9}, at::kChar); },
+       {"mask must have one bit per value of input and a byte for their order, 9 bytes",
+        "got Char of sizes [9]"}},
       {"MaskOnOtherDevice",
-       [](Call& c) { c.mask = on_meta(at::ones({8}, at::kByte)); },
+       [](Call& c) { c.mask = on_meta(at::ones({9}, at::kByte)); },
        {"mask must be on the device of input, cpu", "got meta"}}};
   return table;
 }

@@ -59,23 +59,21 @@ at::Tensor no_mask(const at::Tensor& input) { return at::empty({0}, input.option
 // The eight bits of a byte, as shifts.
 at::Tensor shifts(const at::Tensor& like) { return at::arange(8, like.options().dtype(at::kByte)); }
 
-// The mask of an operator's output.
-at::Tensor mask_of(const at::Tensor& output, const at::Tensor& input) {
-  const bool channels_last = dense_is_channels_last(input);
-  const at::Tensor clamped = output.detach().le(0).to(at::kByte);
-  const at::Tensor bits = (channels_last ? clamped.movedim(1, -1) : clamped).reshape({-1});
+// The mask of an output, in the order of contiguous memory.
+at::Tensor mask_of(const at::Tensor& output) {
+  const at::Tensor bits = output.detach().le(0).to(at::kByte).reshape({-1});
   const at::Tensor padded = at::constant_pad_nd(bits, {0, (8 - bits.numel() % 8) % 8}).view({-1, 8});
   const at::Tensor bytes =
       at::bitwise_left_shift(padded, shifts(output)).sum(at::IntArrayRef{1}, /*keepdim=*/false, at::kByte);
-  return channels_last ? bytes.unsqueeze(0) : bytes;
+  return at::constant_pad_nd(bytes, {0, 1});
 }
 
 // Where a mask stops the gradient, in the sizes of input.
 at::Tensor stopped(const at::Tensor& mask, const at::Tensor& input) {
-  const at::Tensor bits = at::bitwise_right_shift(mask.reshape({-1, 1}), shifts(input)).bitwise_and(1);
-  const at::Tensor flat = bits.reshape({-1}).narrow(0, 0, input.numel());
-  if (!mask_is_channels_last(mask)) return flat.view(input.sizes()).to(at::kBool);
-  return flat.view(input.movedim(1, -1).sizes()).movedim(-1, 1).to(at::kBool);
+  const at::Tensor bits = at::bitwise_right_shift(mask.unsqueeze(1), shifts(input)).bitwise_and(1);
+  const at::Tensor flat = bits.reshape({-1}).narrow(0, 0, input.numel()).to(at::kBool);
+  if (!mask_is_channels_last(mask)) return flat.view(input.sizes());
+  return flat.view(input.movedim(1, -1).sizes()).movedim(-1, 1);
 }
 
 ForwardTensors empty_result(const at::Tensor& input) {
@@ -199,7 +197,7 @@ ForwardTensors batch_renorm_forward_composite(const ForwardArguments& a) {
           batch_std.detach(),
           clip.r,
           clip.d,
-          has_mask(a) ? mask_of(output, a.input) : no_mask(a.input)};
+          has_mask(a) ? mask_of(output) : no_mask(a.input)};
 }
 
 BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tensor& weight,

@@ -158,9 +158,10 @@ ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
   const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
   const std::array<int64_t, 2> sizes{group_count(a.input, a.group_size), a.input.size(1)};
   const auto statistic = [&] { return at::empty(sizes, options); };
-  at::Tensor mask =
-      at::empty({has_mask(a) ? kernels::mask_bytes(a.input.numel()) : 0}, a.input.options().dtype(at::kByte));
-  if (mask.numel() > 0 && dense_is_channels_last(a.input)) mask = mask.unsqueeze(0);
+  const bool masked = has_mask(a) && a.input.numel() > 0;
+  const int64_t mask_size = masked ? kernels::mask_bytes(a.input.numel()) + 1 : 0;
+  const at::Tensor mask = at::empty({mask_size}, a.input.options().dtype(at::kByte));
+  if (masked) data<uint8_t>(mask)[mask_size - 1] = dense_is_channels_last(a.input) ? 1 : 0;
   ForwardTensors result{output, statistic(), statistic(), statistic(), statistic(), statistic(), mask};
   if (a.input.numel() == 0) return result;
   const ClipLimits limits = limits_of(a.limits);
@@ -188,7 +189,7 @@ ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
                          data<P>(std::get<4>(result)),
                          data<P>(std::get<5>(result)),
                          data_or_null<T>(residual),
-                         mask.numel() == 0 ? nullptr : data<uint8_t>(mask)},
+                         masked ? data<uint8_t>(mask) : nullptr},
                         parallel_for(a.input.numel()));
   });
   return result;
@@ -200,25 +201,8 @@ bool has_mask_in_other_order(const BackwardArguments& a) {
          mask_is_channels_last(*a.mask) != dense_is_channels_last(a.input);
 }
 
-BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a);
-
-// The backward in the order of the mask. The gradients have the order of the input.
-BackwardTensors backward_in_order_of_mask(const BackwardArguments& a) {
-  const at::Tensor input = in_order(a.input, mask_is_channels_last(*a.mask));
-  const OptionalTensor mask = dense_is_channels_last(input) ? a.mask->reshape({1, -1}) : a.mask->reshape({-1});
-  auto [dinput, dweight, dbias, dresidual] = batch_renorm_backward_cpu(
-      {a.grad_output, input, a.weight, a.bias, mask, a.batch_mean, a.batch_mean_low, a.batch_std, a.r, a.d,
-       a.group_size, a.grouping, a.activation, a.frozen, a.output_mask});
-  const auto back = [&](const at::Tensor& gradient) {
-    return gradient.defined() ? in_order_of(gradient, a.input) : gradient;
-  };
-  return {back(dinput), dweight, dbias, back(dresidual)};
-}
-
-BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
-  check_batch_renorm_backward(a);
-  if (!has_kernel(a.input)) return batch_renorm_backward_composite(a);
-  if (has_mask_in_other_order(a)) return backward_in_order_of_mask(a);
+// A mask is in the order of the input.
+BackwardTensors backward_by_kernel(const BackwardArguments& a) {
   const KernelInput x = kernel_input(a.input);
   const at::Tensor dy = with_strides_of(a.grad_output, x.tensor);
   const Parameter<uint8_t> mask(a.mask);
@@ -242,6 +226,20 @@ BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
         parallel_for(a.input.numel()));
   });
   return result;
+}
+
+BackwardTensors batch_renorm_backward_cpu(const BackwardArguments& a) {
+  check_batch_renorm_backward(a);
+  if (!has_kernel(a.input)) return batch_renorm_backward_composite(a);
+  if (!has_mask_in_other_order(a)) return backward_by_kernel(a);
+  const at::Tensor input = in_order(a.input, mask_is_channels_last(*a.mask));
+  auto [dinput, dweight, dbias, dresidual] = backward_by_kernel(
+      {a.grad_output, input, a.weight, a.bias, a.mask, a.batch_mean, a.batch_mean_low, a.batch_std, a.r, a.d,
+       a.group_size, a.grouping, a.activation, a.frozen, a.output_mask});
+  const auto back = [&](const at::Tensor& gradient) {
+    return gradient.defined() ? in_order_of(gradient, a.input) : gradient;
+  };
+  return {back(dinput), dweight, dbias, back(dresidual)};
 }
 
 at::Tensor batch_renorm_inference_cpu(const InferenceArguments& a) {

@@ -3,8 +3,6 @@
 
 #include <torch/library.h>
 
-#include <vector>
-
 #include "ops/arguments.h"
 
 namespace renorm::ops {
@@ -15,18 +13,15 @@ ForwardTensors batch_renorm_meta(const ForwardArguments& a) {
   const auto options = a.input.options().dtype(statistics_type(a.input.scalar_type()));
   const std::array<c10::SymInt, 2> sizes{sym_group_count(a.input, a.group_size), a.input.sym_size(1)};
   const auto statistic = [&] { return at::empty_symint(sizes, options); };
-  std::vector<c10::SymInt> mask_sizes{c10::SymInt(0)};
-  if (has_mask(a) && a.input.sym_numel() != 0) {
-    mask_sizes = {(a.input.sym_numel() + 7) / 8};
-    if (dense_is_channels_last(a.input)) mask_sizes.insert(mask_sizes.begin(), c10::SymInt(1));
-  }
+  const c10::SymInt mask_size =
+      has_mask(a) && a.input.sym_numel() != 0 ? sym_mask_size(a.input.sym_numel()) : c10::SymInt(0);
   return {at::empty_like(dense(a.input)),
           statistic(),
           statistic(),
           statistic(),
           statistic(),
           statistic(),
-          at::empty_symint(mask_sizes, a.input.options().dtype(at::kByte))};
+          at::empty_symint({mask_size}, a.input.options().dtype(at::kByte))};
 }
 
 BackwardTensors batch_renorm_backward_meta(const BackwardArguments& a) {
