@@ -105,9 +105,8 @@ TEST_F(Threads, ShareTheWork) {
   const Tensors t = make_tensors(c);
   const auto forward = train(t, c.arguments);
   at::set_num_threads(2);
-  // Half is expected, less on a busy machine, where the calling thread spins while it waits for the other.
-  // Without OpenMP there is no other thread.
-  constexpr double kMinShare = 0.02;
+  // Half is expected; threads that only wait use little time.
+  constexpr double kMinShare = 0.25;
   EXPECT_GE(share_of_others([&] { train(t, c.arguments); }), kMinShare);
   EXPECT_GE(share_of_others([&] { backward(t, forward, c.arguments); }), kMinShare);
   EXPECT_GE(share_of_others([&] { infer(t, Activation::kNone); }), kMinShare);
