@@ -40,6 +40,10 @@ TORCH_LIBRARY(renorm, m) {
   m.def(
       "move_averages_(Tensor(a!) running_mean, Tensor(b!) running_std, Tensor(c!) step, Tensor batch_mean, "
       "Tensor batch_std, float? momentum) -> ()" RENORM_TAGS);
+  m.def(
+      "count_clips_(Tensor(a!) counts, Tensor batch_mean, Tensor batch_std, Tensor running_mean, "
+      "Tensor running_std, Tensor step, int hold, float r_max, int r_step, float d_max, int d_step) "
+      "-> ()" RENORM_TAGS);
 }
 
 namespace renorm::ops {

@@ -93,6 +93,13 @@ at::Tensor batch_renorm_inference_composite(const InferenceArguments& arguments)
 // The backward in ATen operations that autograd can differentiate, also through the batch statistics.
 BackwardTensors batch_renorm_backward_differentiable(const BackwardArguments& arguments);
 
+// r and d within the limits, in ATen operations. With a step tensor the device computes the limits.
+struct Clipped {
+  at::Tensor r;
+  at::Tensor d;
+};
+Clipped clipped(const at::Tensor& r, const at::Tensor& d, const ClipSource& limits);
+
 // Tests only: the CPU computes as other devices do, in ATen operations.
 void force_composite(bool on);
 bool composite_is_forced();
@@ -108,6 +115,7 @@ constexpr const char* kStepOp = "renorm::batch_renorm_step";
 constexpr const char* kBackwardOp = "renorm::batch_renorm_backward";
 constexpr const char* kInferenceOp = "renorm::batch_renorm_inference";
 constexpr const char* kMoveOp = "renorm::move_averages_";
+constexpr const char* kCountOp = "renorm::count_clips_";
 
 // The schemas' flat lists of arguments in front of an implementation:
 //   m.impl("batch_renorm", TORCH_FN(flat_forward<batch_renorm_cpu>));

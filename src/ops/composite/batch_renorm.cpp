@@ -12,6 +12,28 @@
 namespace renorm::ops {
 namespace {
 
+// A limit at `step`, as ClipRamp::at computes it.
+at::Tensor limit_at(const at::Tensor& step, int64_t hold, double start, double end, int64_t last) {
+  const auto constant = [&](double value) { return at::full_like(step, value); };
+  const at::Tensor between = (step - hold) / static_cast<double>(last - hold) * (end - start) + start;
+  return at::where(step.le(hold), constant(start), at::where(step.ge(last), constant(end), between));
+}
+
+}  // namespace
+
+Clipped clipped(const at::Tensor& r, const at::Tensor& d, const ClipSource& limits) {
+  const ClipRamp& clip = limits.clip;
+  if (!limits.step.has_value() || clip.hold < 0) {
+    return {r.clamp(1.0 / clip.r_max, clip.r_max), d.clamp(-clip.d_max, clip.d_max)};
+  }
+  const at::Tensor step = limits.step->to(r.scalar_type());
+  const at::Tensor r_max = limit_at(step, clip.hold, 1.0, clip.r_max, clip.r_step);
+  const at::Tensor d_max = limit_at(step, clip.hold, 0.0, clip.d_max, clip.d_step);
+  return {at::clamp(r, r_max.reciprocal(), r_max), at::clamp(d, d_max.neg(), d_max)};
+}
+
+namespace {
+
 // Reshapes a batch to [groups, examples per group, channels, positions] in the statistics' dtype, and back.
 class Grouped {
  public:
@@ -80,30 +102,6 @@ ForwardTensors empty_result(const at::Tensor& input) {
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
   const auto none = [&] { return at::empty({0, input.size(1)}, options); };
   return {input.clone(), none(), none(), none(), none(), none(), no_mask(input)};
-}
-
-// A limit at `step`, as ClipRamp::at computes it.
-at::Tensor limit_at(const at::Tensor& step, int64_t hold, double start, double end, int64_t last) {
-  const auto constant = [&](double value) { return at::full_like(step, value); };
-  const at::Tensor between = (step - hold) / static_cast<double>(last - hold) * (end - start) + start;
-  return at::where(step.le(hold), constant(start), at::where(step.ge(last), constant(end), between));
-}
-
-struct Clipped {
-  at::Tensor r;
-  at::Tensor d;
-};
-
-// r and d within the limits. With a step tensor the device computes the limits.
-Clipped clipped(const at::Tensor& r, const at::Tensor& d, const ClipSource& limits) {
-  const ClipRamp& clip = limits.clip;
-  if (!limits.step.has_value() || clip.hold < 0) {
-    return {r.clamp(1.0 / clip.r_max, clip.r_max), d.clamp(-clip.d_max, clip.d_max)};
-  }
-  const at::Tensor step = limits.step->to(r.scalar_type());
-  const at::Tensor r_max = limit_at(step, clip.hold, 1.0, clip.r_max, clip.r_step);
-  const at::Tensor d_max = limit_at(step, clip.hold, 0.0, clip.d_max, clip.d_step);
-  return {at::clamp(r, r_max.reciprocal(), r_max), at::clamp(d, d_max.neg(), d_max)};
 }
 
 // The statistics that the gradient uses, broadcast over the grouped input.

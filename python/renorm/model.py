@@ -1,0 +1,170 @@
+"""Functions for all Batch Renorm layers of a model."""
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from .clip import ClipSchedule
+from .modules import BatchRenorm, _choice
+
+
+def layers(model: torch.nn.Module) -> List[Tuple[str, BatchRenorm]]:
+    """(path, layer) of every Batch Renorm layer, each once."""
+    return [(path, module) for path, module in model.named_modules() if isinstance(module, BatchRenorm)]
+
+
+def _layers_of(function: str, model: torch.nn.Module) -> List[BatchRenorm]:
+    found = [layer for _, layer in layers(model)]
+    if not found:
+        raise ValueError(f"renorm.{function}: the model has no Batch Renorm layer; renorm.convert(model) makes them")
+    return found
+
+
+def set_clip(model: torch.nn.Module, clip: ClipSchedule) -> None:
+    """Sets the clip schedule of every layer, from the next forward on."""
+    if not isinstance(clip, ClipSchedule):
+        raise TypeError(f"renorm.set_clip: clip must be a ClipSchedule, got {clip!r}")
+    clip._checked()
+    for layer in _layers_of("set_clip", model):
+        layer.clip = clip
+
+
+def set_step(model: torch.nn.Module, step: int) -> None:
+    """Sets the position in the clip schedule of every layer."""
+    if step < 0:
+        raise ValueError(f"renorm.set_step: step must be >= 0, got {step}")
+    for layer in _layers_of("set_step", model):
+        if layer.num_batches_tracked is not None:
+            layer.num_batches_tracked.fill_(step)
+
+
+def set_statistics(model: torch.nn.Module, statistics: str) -> None:
+    """Sets when the averages of every layer move: "immediate" or "deferred"."""
+    _choice("renorm.set_statistics", "statistics", statistics)
+    for layer in _layers_of("set_statistics", model):
+        layer.statistics = statistics
+
+
+def commit(model: torch.nn.Module, process_group: Any = None) -> int:
+    """Deferred statistics: moves the averages of every layer once, by the mean over all groups collected since the last
+    commit, and counts one step. Returns the number of layers that moved.
+
+    After forwards inside of DistributedDataParallel, or with a process_group, the mean is over the groups of all ranks:
+    one all-reduce for the whole model, and every rank must call it. If collected statistics are not finite, raises
+    RuntimeError, discards all and moves none.
+    """
+    waiting = [layer for layer in _layers_of("commit", model) if layer.collected is not None]
+    waiting = [layer for layer in waiting if layer.statistics == "deferred"]
+    if not waiting:
+        return 0
+    group = process_group
+    if group is None:
+        group = next((layer._process_group for layer in waiting if layer._process_group is not None), None)
+    with torch.no_grad():
+        if group is not None:
+            _add_up(waiting, group)
+        moved = [layer for layer in waiting if layer.collected_groups > 0]
+        try:
+            for layer in moved:
+                layer._check_collected()
+        except RuntimeError:
+            discard(model)
+            raise
+        for layer in moved:
+            layer.commit()
+    return len(moved)
+
+
+def _add_up(waiting: List[BatchRenorm], group: Any) -> None:
+    """Adds what all ranks have collected, in one all-reduce."""
+    parts = [torch.cat([layer.collected.flatten(), layer.collected_groups.to(layer.collected.dtype).reshape(1)])
+             for layer in waiting]
+    sums = torch.cat([part.to(parts[0].dtype) for part in parts])
+    torch.distributed.all_reduce(sums, group=group)
+    for layer, part in zip(waiting, sums.split([len(part) for part in parts])):
+        layer.collected.copy_(part[:-1].reshape(layer.collected.shape))
+        layer.collected_groups.copy_(part[-1])
+
+
+def discard(model: torch.nn.Module) -> None:
+    """Deferred statistics: forgets what every layer has collected, for a step that is not taken."""
+    for layer in _layers_of("discard", model):
+        layer.discard()
+
+
+@contextmanager
+def deferred(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """One training step of several forwards: the averages move once, at the end.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
+    >>> with renorm.deferred(model):
+    ...     for part in torch.randn(3, 8, 4):
+    ...         model(part).sum().backward()
+    >>> model[1].num_batches_tracked
+    tensor(1)
+
+    An exception inside discards what was collected.
+    """
+    found = _layers_of("deferred", model)
+    before = [layer.statistics for layer in found]
+    for layer in found:
+        if layer.statistics == "immediate":
+            layer.discard()
+        layer.statistics = "deferred"
+    try:
+        yield model
+        commit(model)
+    except BaseException:
+        discard(model)
+        raise
+    finally:
+        for layer, statistics in zip(found, before):
+            layer.statistics = statistics
+
+
+@contextmanager
+def use_batch_statistics(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Evaluation with the statistics of each batch, as batchnorm in training; no average is used or moved."""
+    found = _layers_of("use_batch_statistics", model)
+    before = [layer.batch_statistics for layer in found]
+    for layer in found:
+        layer.batch_statistics = True
+    try:
+        yield model
+    finally:
+        for layer, value in zip(found, before):
+            layer.batch_statistics = value
+
+
+class ClipTelemetry(NamedTuple):
+    """How the limits clipped r and d, as fractions of all `values`: pairs of a group and a channel."""
+
+    values: int
+    r_clipped_above: float
+    r_clipped_below: float
+    d_clipped: float
+
+
+def clip_telemetry(model: torch.nn.Module) -> Dict[str, ClipTelemetry]:
+    """The telemetry of each layer by path, since it was last cleared. It is not saved with the model.
+
+    >>> import renorm
+    >>> norm = renorm.BatchRenorm1d(2, clip=renorm.ClipSchedule.unlimited())
+    >>> _ = norm(torch.randn(8, 2))
+    >>> renorm.clip_telemetry(norm)
+    {'': ClipTelemetry(values=2, r_clipped_above=0.0, r_clipped_below=0.0, d_clipped=0.0)}
+    """
+    result = {}
+    for path, layer in layers(model):
+        counts: Optional[List[int]] = None if layer.clip_counts is None else layer.clip_counts.tolist()
+        if counts is not None:
+            result[path] = ClipTelemetry(counts[0], *(count / max(counts[0], 1) for count in counts[1:]))
+    return result
+
+
+def clear_clip_telemetry(model: torch.nn.Module) -> None:
+    """Starts the telemetry of every layer again."""
+    for layer in _layers_of("clear_clip_telemetry", model):
+        if layer.clip_counts is not None:
+            layer.clip_counts.zero_()
