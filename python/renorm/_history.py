@@ -4,7 +4,7 @@ torch.utils.checkpoint runs a part of the model again in the backward pass, when
 keeps a copy of the averages from every few moves and the statistics of the moves since. Moving the copy again gives the
 averages before each of them, to the bit.
 """
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -66,12 +66,13 @@ class History:
         self._versions = _versions(averages)
         self._spans[-1].moves.append(move)
 
-    def newest_first(self, move: Callable[..., None]) -> Iterator[Tuple[Averages, Tensor]]:
-        """The averages before each of the latest moves and the batch_mean of the forward that made it."""
+    def before(self, own_mean: Tensor, move: Callable[..., None]) -> Optional[Averages]:
+        """The averages before the latest move that was made by a forward with the batch_mean `own_mean`."""
         for span in reversed(self._spans):
-            averages = tuple(tensor.clone() for tensor in span.averages)
-            before = []
-            for one in span.moves:
-                before.append((tuple(tensor.clone() for tensor in averages), one.own_mean))
-                move(*averages, one.batch_mean, one.batch_std, one.momentum)
-            yield from reversed(before)
+            for made in reversed(range(len(span.moves))):
+                if torch.equal(span.moves[made].own_mean, own_mean):
+                    averages = tuple(tensor.clone() for tensor in span.averages)
+                    for one in span.moves[:made]:
+                        move(*averages, one.batch_mean, one.batch_std, one.momentum)
+                    return averages
+        return None

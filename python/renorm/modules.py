@@ -317,10 +317,11 @@ class BatchRenorm(torch.nn.Module):
         mean, std, step = self.running_mean, self.running_std, self.num_batches_tracked
         if self.statistics == "deferred":
             return self._train(input, residual, mean, std, step)[0]
-        for averages, batch_mean in () if self._history is None else self._history.newest_first(self._move_now):
-            output, again, _, _, _ = self._train(input, residual, *averages)
-            if torch.equal(again, batch_mean):
-                return output
+        with torch.no_grad():
+            own_mean = self._train(input, residual, mean, std, step)[1]
+        first = None if self._history is None else self._history.before(own_mean, self._move_now)
+        if first is not None:
+            return self._train(input, residual, *first)[0]
         raise RuntimeError(
             f"{self._who()}: a forward is computed again in the backward pass, and its first computation is not among "
             "the layer's latest ones; use `with renorm.deferred(model):` around the training step"

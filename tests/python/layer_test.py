@@ -1,0 +1,596 @@
+"""The layers: the mathematics, state, modes, errors, and what PyTorch does with modules.
+
+usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 layer_test.py
+"""
+import copy
+import io
+import pickle
+import unittest
+import warnings
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import renorm
+from renorm import BatchRenorm1d, BatchRenorm2d, BatchRenorm3d, ClipSchedule
+from support import Case, has_func, ramp, tells_recomputation
+
+SHAPES = {BatchRenorm1d: [(6, 3), (6, 3, 7)], BatchRenorm2d: [(6, 3, 4, 5)], BatchRenorm3d: [(6, 3, 2, 3, 4)]}
+
+
+def group_of(i, batch, group_size, grouping):
+    if group_size == 0:
+        return 0
+    return i // group_size if grouping == "contiguous" else i % (batch // group_size)
+
+
+def reference(x, layer, residual=None):
+    """One training forward in double, example by example: output, mean and std of the groups."""
+    x = x.double()
+    batch, channels = x.shape[:2]
+    groups = 1 if layer.group_size == 0 else batch // layer.group_size
+    r_max, d_max = layer.clip.at(layer.num_batches_tracked.item())
+    members = [[i for i in range(batch) if group_of(i, batch, layer.group_size, layer.grouping) == g] for g in range(groups)]
+    output, means, stds = torch.empty_like(x), [], []
+    for rows in members:
+        values = x[rows].transpose(0, 1).reshape(channels, -1)
+        mean = values.mean(1)
+        std = (layer.eps + (values - mean[:, None]).square().mean(1)).sqrt()
+        r = (std / layer.running_std.double()).clamp(1 / r_max, r_max)
+        d = ((mean - layer.running_mean.double()) / layer.running_std.double()).clamp(-d_max, d_max)
+        shape = [1, channels] + [1] * (x.dim() - 2)
+        x_hat = (x[rows] - mean.reshape(shape)) / std.reshape(shape) * r.reshape(shape) + d.reshape(shape)
+        weight = layer.weight.double() if layer.weight is not None else torch.ones(channels).double()
+        bias = layer.bias.double() if layer.bias is not None else torch.zeros(channels).double()
+        output[rows] = weight.reshape(shape) * x_hat + bias.reshape(shape)
+        means.append(mean)
+        stds.append(std)
+    if residual is not None:
+        output = output + residual.double()
+    if layer.activation == "relu":
+        output = output.relu()
+    return output, torch.stack(means), torch.stack(stds)
+
+
+def trained(layer, steps=3, shape=(6, 3, 4, 5)):
+    for i in range(steps):
+        layer(torch.randn(shape) * 2 + 1)
+    return layer
+
+
+class Training(Case):
+    def test_agrees_with_the_formulas(self):
+        cases = [
+            {},
+            {"group_size": 2},
+            {"group_size": 3, "grouping": "strided", "activation": "relu"},
+            {"scale": False, "momentum": 0.3},
+            {"affine": False, "activation": "relu"},
+            {"momentum": None},
+        ]
+        for kind, shapes in SHAPES.items():
+            for shape in shapes:
+                for options in cases:
+                    with self.subTest(kind=kind.__name__, shape=shape, **options):
+                        self.check_formulas(kind(3, clip=ramp(), **options), shape)
+
+    def check_formulas(self, layer, shape):
+        if layer.weight is not None:
+            torch.nn.init.uniform_(layer.weight, 0.5, 1.5)
+        for step in range(12):
+            x = torch.randn(shape) * 2 + 1
+            expected, means, stds = reference(x, layer)
+            momentum = 1 / (step + 1) if layer.momentum is None else layer.momentum
+            mean = layer.running_mean.double() + momentum * (means.mean(0) - layer.running_mean.double())
+            std = layer.running_std.double() + momentum * (stds.mean(0) - layer.running_std.double())
+            self.close(layer(x), expected, 1e-5)
+            self.close(layer.running_mean, mean, 1e-5)
+            self.close(layer.running_std, std, 1e-5)
+            self.assertEqual(layer.num_batches_tracked.item(), step + 1)
+
+    def test_residual_is_added_before_the_activation(self):
+        for activation in ("none", "relu"):
+            layer = trained(BatchRenorm2d(3, clip=ramp(), activation=activation), 5)
+            x, residual = torch.randn(6, 3, 4, 5), torch.randn(6, 3, 4, 5, requires_grad=True)
+            expected, _, _ = reference(x, layer, residual)
+            output = layer(x, residual)
+            self.close(output, expected, 1e-5)
+            output.sum().backward()
+            mask = (expected > 0) if activation == "relu" else torch.ones_like(expected)
+            self.close(residual.grad, mask.double())
+            layer.eval()
+            expected = (x - layer.running_mean[:, None, None]) / layer.running_std[:, None, None] + residual
+            self.close(layer(x, residual), expected.relu() if activation == "relu" else expected, 1e-5)
+
+    def test_channels_last_is_kept(self):
+        layer = BatchRenorm2d(4, activation="relu")
+        for x in (torch.randn(4, 4, 5, 5), torch.randn(4, 4, 5, 5).contiguous(memory_format=torch.channels_last)):
+            self.assertEqual(layer(x).stride(), x.stride())
+            self.assertEqual(layer.eval()(x).stride(), x.stride())
+            layer.train()
+
+    def test_gradients(self):
+        # The limits hold r and d fixed, so differences of the function are derivatives of it.
+        for options in ({}, {"group_size": 3, "grouping": "strided"}, {"activation": "relu"}, {"scale": False}):
+            with self.subTest(**options):
+                layer = BatchRenorm1d(2, 1e-3, 0.0, clip=ClipSchedule.constant(1.5, 0.7), dtype=torch.double, **options)
+                layer.running_mean.fill_(1e4)
+                layer.running_std.fill_(1e-2)
+                x = torch.randn(6, 2, 3, dtype=torch.double, requires_grad=True)
+                residual = torch.randn(6, 2, 3, dtype=torch.double, requires_grad=True)
+                parameters = tuple(layer.parameters())
+
+                def function(x, residual, *_):
+                    return layer(x, residual)
+
+                self.assertTrue(torch.autograd.gradcheck(function, (x, residual) + parameters))
+                if "activation" not in options:
+                    self.assertTrue(torch.autograd.gradgradcheck(function, (x, residual) + parameters))
+                layer.eval()
+                layer.running_mean.zero_()
+                layer.running_std.fill_(1.5)
+                self.assertTrue(torch.autograd.gradcheck(function, (x, residual) + parameters))
+
+    def test_gradients_agree_with_autograd_of_the_formulas(self):
+        layer = trained(BatchRenorm2d(3, clip=ClipSchedule.constant(1.05, 0.1), activation="relu"), 5)
+        x = (torch.randn(6, 3, 4, 5) * 2).requires_grad_()
+        grad = torch.randn(6, 3, 4, 5)
+        mean, std = layer.running_mean.clone(), layer.running_std.clone()
+        got = torch.autograd.grad(layer(x), (x, layer.weight, layer.bias), grad)
+        wide = x.detach().double().requires_grad_()
+        weight, bias = (p.detach().double().requires_grad_() for p in (layer.weight, layer.bias))
+        batch_mean = wide.mean((0, 2, 3), keepdim=True)
+        batch_std = (wide.var((0, 2, 3), unbiased=False, keepdim=True) + layer.eps).sqrt()
+        shape = (1, 3, 1, 1)
+        r = (batch_std.detach() / std.reshape(shape)).clamp(1 / 1.05, 1.05)
+        d = ((batch_mean.detach() - mean.reshape(shape)) / std.reshape(shape)).clamp(-0.1, 0.1)
+        y = (((wide - batch_mean) / batch_std * r + d) * weight.reshape(shape) + bias.reshape(shape)).relu()
+        for one, other in zip(got, torch.autograd.grad(y, (wide, weight, bias), grad.double())):
+            self.close(one, other, 1e-5)
+
+    def test_empty_batch_changes_nothing(self):
+        layer = trained(BatchRenorm2d(3))
+        before = {key: value.clone() for key, value in layer.state_dict().items()}
+        self.assertEqual(layer(torch.empty(0, 3, 4, 5)).shape, (0, 3, 4, 5))
+        for key, value in layer.state_dict().items():
+            self.same(value, before[key])
+
+    def test_statistics_that_are_not_finite_raise_and_change_nothing(self):
+        layer = trained(BatchRenorm2d(3))
+        before = {key: value.clone() for key, value in layer.state_dict().items()}
+        x = torch.randn(6, 3, 4, 5)
+        x[0, 1] = float("nan")
+        with self.assertRaisesRegex(RuntimeError, "batch statistics of channel 1 are not finite"):
+            layer(x)
+        for key, value in layer.state_dict().items():
+            self.same(value, before[key])
+
+    def test_without_averages_it_is_batchnorm(self):
+        layer = BatchRenorm2d(3, track_running_stats=False)
+        norm = torch.nn.BatchNorm2d(3, track_running_stats=False)
+        x = torch.randn(6, 3, 4, 5)
+        self.close(layer(x), norm(x), 1e-5)
+        self.close(layer.eval()(x), norm.eval()(x), 1e-5)
+
+
+class Modes(Case):
+    def test_evaluation_uses_the_averages(self):
+        layer = trained(BatchRenorm2d(3))
+        norm = torch.nn.BatchNorm2d(3, eps=0.0).eval()
+        norm.running_mean.copy_(layer.running_mean)
+        norm.running_var.copy_(layer.running_std.square())
+        x = torch.randn(6, 3, 4, 5)
+        self.close(layer.eval()(x), norm(x), 1e-5)
+
+    def test_unlimited_training_equals_evaluation(self):
+        layer = trained(BatchRenorm2d(3, clip=ClipSchedule.unlimited(), group_size=2))
+        other = copy.deepcopy(layer).eval()
+        x = torch.randn(6, 3, 4, 5)
+        self.close(layer(x), other(x), 1e-5)
+
+    def test_batch_statistics_in_evaluation(self):
+        layer = trained(BatchRenorm2d(3)).eval()
+        x = torch.randn(6, 3, 4, 5)
+        with renorm.use_batch_statistics(layer):
+            self.close(layer(x), torch.nn.BatchNorm2d(3)(x), 1e-5)
+        self.close(layer(x), copy.deepcopy(layer)(x), 0)
+        self.assertEqual(layer.num_batches_tracked.item(), 3)
+
+    def test_gradient_in_evaluation_uses_the_averages_of_the_call(self):
+        layer = trained(BatchRenorm2d(3)).eval()
+        x = torch.randn(6, 3, 4, 5, requires_grad=True)
+        expected = 1 / layer.running_std[None, :, None, None].expand_as(x).clone()
+        y = layer(x)
+        layer.running_std.mul_(2)
+        y.sum().backward()
+        self.close(x.grad, expected)
+
+    def test_hold_warns_once_at_evaluation(self):
+        layer = trained(BatchRenorm2d(3))
+        with self.assertWarnsRegex(UserWarning, "plain batchnorm so far.*ClipSchedule.paper"):
+            layer.eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            trained(BatchRenorm2d(3, clip=ramp()), 9).eval()
+            BatchRenorm2d(3).eval()
+
+
+class Deferred(Case):
+    def test_averages_move_once_by_the_mean_over_all_groups(self):
+        plain = BatchRenorm2d(3, clip=ramp(), group_size=2)
+        parts = BatchRenorm2d(3, clip=ramp(), group_size=2)
+        model = torch.nn.Sequential(parts)
+        for _ in range(5):
+            x = torch.randn(8, 3, 4, 5) + 1
+            plain(x)
+            with renorm.deferred(model):
+                outputs = [model(x[:6]), model(x[6:])]  # 3 groups and 1
+            self.close(parts.running_mean, plain.running_mean, 1e-6)
+            self.close(parts.running_std, plain.running_std, 1e-6)
+        self.assertEqual(parts.num_batches_tracked.item(), 5)
+        self.assertEqual(parts.statistics, "immediate")
+        self.assertEqual(outputs[1].shape[0], 2)
+
+    def test_commit_and_discard(self):
+        layer = BatchRenorm2d(3, statistics="deferred")
+        self.assertEqual(renorm.commit(layer), 0)
+        layer(torch.randn(4, 3, 5, 5))
+        self.assertEqual(layer.num_batches_tracked.item(), 0)
+        renorm.discard(layer)
+        self.assertEqual(renorm.commit(layer), 0)
+        layer(torch.randn(4, 3, 5, 5))
+        self.assertEqual(renorm.commit(layer), 1)
+        self.assertEqual(layer.num_batches_tracked.item(), 1)
+
+    def test_an_exception_discards(self):
+        layer = BatchRenorm2d(3)
+        with self.assertRaises(KeyError):
+            with renorm.deferred(layer):
+                layer(torch.randn(4, 3, 5, 5))
+                raise KeyError
+        self.assertEqual(layer.collected_groups.item(), 0)
+        self.assertEqual(layer.num_batches_tracked.item(), 0)
+
+    def test_statistics_that_are_not_finite_move_no_layer(self):
+        model = torch.nn.Sequential(BatchRenorm1d(2), torch.nn.Linear(2, 2), BatchRenorm1d(2))
+        with torch.no_grad():
+            model[1].weight.fill_(float("inf"))
+        with self.assertRaisesRegex(RuntimeError, "not finite"):
+            with renorm.deferred(model):
+                model(torch.randn(8, 2))
+        self.same(model[0].running_mean, torch.zeros(2))
+        self.assertEqual(model[0].num_batches_tracked.item(), 0)
+
+    def test_loading_clears_what_was_collected(self):
+        layer = BatchRenorm2d(3, statistics="deferred")
+        layer(torch.randn(4, 3, 5, 5))
+        layer.load_state_dict(BatchRenorm2d(3).state_dict())
+        self.assertEqual(renorm.commit(layer), 0)
+
+    def test_evaluation_before_commit_warns(self):
+        layer = BatchRenorm2d(3, statistics="deferred", clip=ramp())
+        layer(torch.randn(4, 3, 5, 5))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            layer.eval()
+        with self.assertWarnsRegex(UserWarning, "statistics of 1 groups are not in the averages"):
+            layer(torch.randn(4, 3, 5, 5))
+
+
+class Telemetry(Case):
+    def test_fractions(self):
+        layer = BatchRenorm1d(2, clip=ClipSchedule.constant(2.0, 1.0), momentum=0.0)
+        layer.running_std.copy_(torch.tensor([0.1, 10.0]))
+        layer(torch.randn(64, 2) + torch.tensor([0.0, 100.0]))
+        told = renorm.clip_telemetry(torch.nn.Sequential(layer))["0"]
+        self.assertEqual(told, renorm.ClipTelemetry(2, 0.5, 0.5, 0.5))
+        renorm.clear_clip_telemetry(layer)
+        self.assertEqual(renorm.clip_telemetry(layer)[""].values, 0)
+
+
+class State(Case):
+    def test_state_dict(self):
+        layer = trained(BatchRenorm2d(3))
+        self.assertEqual(list(layer.state_dict()),
+                         ["weight", "bias", "running_mean", "running_std", "num_batches_tracked"])
+        other = BatchRenorm2d(3)
+        other.load_state_dict(layer.state_dict())
+        self.assertEqual(other.num_batches_tracked.item(), 3)
+        self.same(other.running_std, layer.running_std)
+
+    def test_copies(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5)
+        file = io.BytesIO()
+        torch.save(layer, file)
+        file.seek(0)
+        options = {} if torch.__version__.startswith("1.") else {"weights_only": False}
+        copies = [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, **options)]
+        expected = layer(x)
+        for one in copies:
+            self.same(one(x), expected)
+            self.same(one.running_mean, layer.running_mean)
+            self.assertEqual(one.num_batches_tracked.item(), 6)
+
+    def test_parameters_and_averages_stay_float(self):
+        layer = trained(BatchRenorm2d(3, dtype=torch.double), 0)
+        for change in (lambda l: l.half(), lambda l: l.bfloat16(), lambda l: l.to(torch.bfloat16)):
+            for start in (torch.float, torch.double):
+                changed = change(BatchRenorm2d(3, dtype=start))
+                for name in ("weight", "bias", "running_mean", "running_std"):
+                    self.assertEqual(getattr(changed, name).dtype, torch.float)
+                self.assertEqual(changed.num_batches_tracked.dtype, torch.int64)
+        self.assertEqual(layer.running_std.dtype, torch.double)
+        self.assertEqual(BatchRenorm2d(3).double().bias.dtype, torch.double)
+        self.assertEqual(BatchRenorm2d(3, dtype=torch.half).bias.dtype, torch.float)
+
+    def test_narrow_input(self):
+        for dtype in (torch.bfloat16, torch.half):
+            layer = BatchRenorm2d(3, clip=ramp()).to(dtype)
+            x = torch.randn(6, 3, 4, 5).to(dtype)
+            expected, _, _ = reference(x, layer)
+            y = layer(x)
+            self.assertEqual(y.dtype, dtype)
+            self.close(y, expected, 2 ** -8)  # the rounding of a bfloat16 output
+            self.assertEqual(layer.eval()(x).dtype, dtype)
+
+    def test_autocast(self):
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), BatchRenorm2d(4, clip=ramp()))
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(torch.randn(4, 3, 8, 8))
+        self.assertEqual(y.dtype, torch.bfloat16)
+        y.float().sum().backward()
+        self.assertEqual(model[1].weight.grad.dtype, torch.float)
+        self.assertEqual(model[1].running_mean.dtype, torch.float)
+
+    def test_default_dtype(self):
+        try:
+            torch.set_default_dtype(torch.double)
+            self.assertEqual(BatchRenorm2d(3).running_std.dtype, torch.double)
+        finally:
+            torch.set_default_dtype(torch.float)
+
+    def test_meta_device(self):
+        layer = BatchRenorm2d(3, device="meta", activation="relu")
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                layer.train(mode)
+            self.assertEqual(layer(torch.empty(4, 3, 5, 5, device="meta")).shape, (4, 3, 5, 5))
+
+    def test_reset(self):
+        layer = trained(BatchRenorm2d(3))
+        layer.reset_running_stats()
+        self.same(layer.running_std, torch.ones(3))
+        self.assertEqual(layer.num_batches_tracked.item(), 0)
+
+    def test_set_clip_and_step(self):
+        model = torch.nn.Sequential(BatchRenorm2d(3), BatchRenorm2d(3))
+        renorm.set_clip(model, ClipSchedule.paper(1300))
+        renorm.set_step(model, 17)
+        for _, layer in renorm.layers(model):
+            self.assertEqual(layer.clip.hold, 50)
+            self.assertEqual(layer.num_batches_tracked.item(), 17)
+
+
+class Script(Case):
+    def check(self, scripted, layer):
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                scripted.train(mode)
+                layer.train(mode)
+            for _ in range(4 if mode else 1):
+                x = torch.randn(6, 3, 4, 5) + 1
+                self.close(scripted(x), layer(x), 1e-6)
+        self.close(scripted.running_mean, layer.running_mean)
+        self.assertEqual(scripted.num_batches_tracked.item(), layer.num_batches_tracked.item())
+
+    def test_script(self):
+        for options in ({}, {"group_size": 2, "activation": "relu"}, {"momentum": None}, {"statistics": "deferred"}):
+            layer = BatchRenorm2d(3, clip=ramp(), **options)
+            scripted = torch.jit.script(copy.deepcopy(layer))
+            file = io.BytesIO()
+            torch.jit.save(scripted, file)
+            file.seek(0)
+            self.check(torch.jit.load(file), layer)
+
+    def test_script_gradient(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        scripted = torch.jit.script(copy.deepcopy(layer))
+        x = torch.randn(6, 3, 4, 5)
+        gradients = []
+        for one in (layer, scripted):
+            one(x).square().sum().backward()
+            gradients.append(one.weight.grad)
+        self.close(*gradients, 1e-5)
+
+    def test_trace_and_freeze(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 9).eval()
+        x = torch.randn(6, 3, 4, 5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", torch.jit.TracerWarning)
+            traced = torch.jit.trace(layer, x)
+        self.close(traced(x[:2]), layer(x[:2]))
+        frozen = torch.jit.freeze(torch.jit.script(layer))
+        self.close(frozen(x), layer(x))
+
+
+class Functions(Case):
+    def parts(self, layer):
+        state = {name: p.detach() for name, p in layer.named_parameters()}
+        return state, {name: b.clone() for name, b in layer.named_buffers()}
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_functional_call_and_grad(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5)
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                layer.train(mode)
+            parameters, buffers = self.parts(layer)
+
+            def loss(parameters, buffers):
+                return torch.func.functional_call(layer, (parameters, buffers), (x,)).square().sum()
+
+            got = torch.func.grad(loss)(parameters, buffers)
+            leaves = {name: p.clone().requires_grad_() for name, p in parameters.items()}
+            loss(leaves, self.parts(layer)[1]).backward()
+            for name, leaf in leaves.items():
+                self.close(got[name], leaf.grad, 1e-5)
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_jacrev_and_vmap_in_evaluation(self):
+        layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3)).eval()
+        x = torch.randn(4, 3)
+        jacobian = torch.func.jacrev(layer)(x)
+        expected = torch.autograd.functional.jacobian(layer, x)
+        self.close(jacobian, expected)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the slow path of vmap says so
+            stacked = torch.func.vmap(layer)(torch.stack([x, x + 1]))
+        self.close(stacked[1], layer(x + 1))
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_forward_mode_raises(self):
+        layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3))
+        for mode in (True, False):
+            layer.train(mode)
+            with self.assertRaisesRegex((RuntimeError, NotImplementedError), "forward-mode differentiation"):
+                torch.func.jvp(layer, (torch.randn(4, 3),), (torch.ones(4, 3),))
+
+    def test_gradient_penalty(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5, requires_grad=True)
+        (gradient,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        self.assertGreater(x.grad.abs().max().item(), 0)
+
+
+class Checkpoint(Case):
+    def net(self):
+        torch.manual_seed(5)
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), BatchRenorm2d(4, momentum=0.1, clip=ramp(), activation="relu"),
+            torch.nn.Conv2d(4, 4, 3), BatchRenorm2d(4, momentum=0.1, clip=ramp(), activation="relu"))
+
+    def step(self, net, x, reentrant):
+        net.zero_grad()
+        y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
+        y.square().sum().backward()
+
+    def check(self, train):
+        for reentrant in (True, False):
+            plain, again = self.net(), self.net()
+            for _ in range(8):
+                x = (torch.randn(4, 3, 9, 9) * 2 + 1).requires_grad_()
+                self.step(plain, x, None)
+                train(again, x, reentrant)
+                for one, other in zip(plain.parameters(), again.parameters()):
+                    self.close(one.grad, other.grad, 1e-5)
+                for one, other in zip(plain.buffers(), again.buffers()):
+                    if one.dtype.is_floating_point and one.dim() == 1:
+                        self.close(one, other, 1e-6)
+                self.assertEqual(again[1].num_batches_tracked.item(), plain[1].num_batches_tracked.item())
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_averages_move_once_and_gradients_are_exact(self):
+        self.check(self.step)
+
+    def test_deferred(self):
+        def train(net, x, reentrant):
+            with renorm.deferred(net):
+                self.step(net, x, reentrant)
+
+        self.check(train)
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_several_forwards_before_the_backward_passes(self):
+        plain, again = self.net(), self.net()
+        inputs = [torch.randn(4, 3, 9, 9) for _ in range(20)]
+        for net, reentrant in ((plain, None), (again, False)):
+            losses = []
+            for x in inputs:
+                y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
+                losses.append(y.square().sum())
+            losses[3].backward(retain_graph=True)
+            losses[19].backward()
+        for one, other in zip(plain.parameters(), again.parameters()):
+            self.close(one.grad, other.grad, 1e-5)
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_a_forward_too_long_ago_is_an_error(self):
+        net = self.net()
+        first = checkpoint(net, torch.randn(4, 3, 9, 9), use_reentrant=False).square().sum()
+        for _ in range(40):
+            net(torch.randn(4, 3, 9, 9))
+        with self.assertRaisesRegex(RuntimeError, "renorm.deferred"):
+            first.backward()
+
+
+class Errors(Case):
+    def test_construction(self):
+        for arguments, options, kind, text in [
+            ((0,), {}, ValueError, "num_features must be > 0, got 0"),
+            ((3, 0.0), {}, ValueError, "eps must be > 0"),
+            ((3, 1e-5, 1.5), {}, ValueError, r"momentum must be in \[0, 1\] or None, got 1.5"),
+            ((3,), {"group_size": -1}, ValueError, "group_size must be >= 0"),
+            ((3,), {"grouping": "random"}, ValueError, "grouping must be 'contiguous' or 'strided', got 'random'"),
+            ((3,), {"activation": "gelu"}, ValueError, "activation must be 'none' or 'relu', got 'gelu'"),
+            ((3,), {"statistics": "never"}, ValueError, "statistics must be 'immediate' or 'deferred'"),
+            ((3,), {"clip": 20000}, TypeError, "clip must be a ClipSchedule"),
+            ((3,), {"dtype": torch.int64}, TypeError, "dtype must be a floating one"),
+            ((3,), {"banana": 1}, TypeError, "banana"),
+        ]:
+            with self.subTest(text=text), self.assertRaisesRegex(kind, text):
+                BatchRenorm2d(*arguments, **options)
+
+    def test_input(self):
+        layer = BatchRenorm2d(3, group_size=4)
+        for x, kind, text in [
+            (torch.randn(4, 3), ValueError, r"input must be \[N, C, H, W\], got 2 dimension"),
+            (torch.ones(4, 3, 5, 5, dtype=torch.int64), TypeError, "floating dtype, got torch.int64"),
+            (torch.randn(4, 2, 5, 5), RuntimeError, "3"),
+            (torch.randn(6, 3, 5, 5), ValueError, "group_size must divide the batch, got group_size 4 and a batch of 6"),
+            (torch.randn(4, 3, 5, 5).double(), RuntimeError, "(?i)float"),
+        ]:
+            with self.subTest(text=text), self.assertRaisesRegex(kind, text):
+                layer(x)
+        with self.assertRaisesRegex(ValueError, "more than one value per channel"):
+            BatchRenorm1d(3)(torch.randn(1, 3))
+        with self.assertRaisesRegex(ValueError, "residual must have the shape"):
+            BatchRenorm2d(3)(torch.randn(4, 3, 5, 5), torch.randn(4, 3, 5, 4))
+        self.assertEqual(layer.num_batches_tracked.item(), 0)
+
+    def test_bad_averages(self):
+        for value in (0.0, -1.0, float("nan")):
+            layer = BatchRenorm2d(3, clip=ramp())
+            layer.running_std[1] = value
+            for mode in (True, False):
+                layer.train(mode)
+                with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0.*channel 1"):
+                    layer(torch.randn(4, 3, 5, 5))
+
+    def test_models_without_layers(self):
+        model = torch.nn.Linear(2, 2)
+        for call in (renorm.commit, renorm.discard, lambda m: renorm.set_step(m, 1),
+                     lambda m: renorm.set_clip(m, ClipSchedule.paper())):
+            with self.assertRaisesRegex(ValueError, "no Batch Renorm layer"):
+                call(model)
+        with self.assertRaises(TypeError):
+            renorm.set_clip(BatchRenorm2d(3), (1, 2))
+
+    def test_schedules(self):
+        for make in (lambda: ClipSchedule.paper(0), lambda: ClipSchedule.ramp(-1, 3, 4, 5, 6),
+                     lambda: ClipSchedule.ramp(9, 3, 4, 5, 6), lambda: ClipSchedule.constant(0.5, 0),
+                     lambda: ClipSchedule.constant(2, -1), lambda: ClipSchedule.constant(float("nan"), 0)):
+            with self.assertRaises(ValueError):
+                make()
+        self.assertEqual(ClipSchedule.paper(), (5000, 3.0, 40000, 5.0, 25000))
+        self.assertEqual(ClipSchedule.batch_norm().at(7), (1.0, 0.0))
+        self.assertEqual(ClipSchedule.ramp(2, float("inf"), 9, 5, 9).at(3)[0], float("inf"))
+
+
+if __name__ == "__main__":
+    unittest.main()
