@@ -1,0 +1,127 @@
+"""torch.compile and torch.export: one graph over a schedule, two batch sizes, gradients as in eager mode, no copies.
+
+usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 compile_test.py
+"""
+import copy
+import unittest
+import warnings
+
+import torch
+
+import renorm
+from renorm import BatchRenorm2d
+from support import VERSION, Case, has_compile, ramp
+
+
+def has_inductor():
+    try:
+        torch._dynamo.reset()
+        torch.compile(lambda x: x + 1)(torch.ones(3))
+        return True
+    except Exception:  # the C++ compiler or a Python package of Inductor is missing
+        return False
+
+
+@unittest.skipUnless(has_compile, "no torch.compile")
+class Compile(Case):
+    backends = ("eager", "aot_eager", "inductor")
+
+    def run_both(self, options, backend, momentum=0.5):
+        torch._dynamo.reset()
+        eager = BatchRenorm2d(3, momentum=momentum, clip=ramp(), **options)
+        compiled = copy.deepcopy(eager)
+        graphs = []
+
+        def count(graph, inputs):
+            graphs.append(graph)
+            return torch._dynamo.lookup_backend(backend)(graph, inputs)
+
+        run = torch.compile(compiled, backend=count, fullgraph=True)
+        for step in range(14):
+            x = torch.randn(4 if step < 10 else 6, 3, 5, 5) * 2 + 1
+            grad = torch.randn_like(x)
+            for layer, call in ((eager, eager), (compiled, run)):
+                layer.zero_grad()
+                x = x.detach().requires_grad_()
+                y = call(x)
+                y.backward(grad)
+                layer.got = [y.detach(), x.grad, layer.weight.grad, layer.bias.grad, layer.running_mean, layer.running_std]
+            for one, other in zip(compiled.got, eager.got):
+                self.close(one, other, 1e-5)
+        self.assertEqual(compiled.num_batches_tracked.item(), 14)
+        self.assertEqual(compiled.clip_counts.tolist(), eager.clip_counts.tolist())
+        self.assertLessEqual(len(graphs), 2)  # the second has a symbolic batch size
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            eager.eval()
+            compiled.eval()
+        for x in (x.detach(), x.detach()[:3]):
+            self.close(run(x), eager(x), 1e-5)
+
+    def test_one_graph_over_a_ramp_and_two_batch_sizes(self):
+        for backend in self.backends:
+            if backend == "inductor" and not has_inductor():
+                continue
+            for options in ({}, {"activation": "relu"}):
+                with self.subTest(backend=backend, **options):
+                    self.run_both(options, backend)
+
+    def test_deferred(self):
+        torch._dynamo.reset()
+        eager = BatchRenorm2d(3, clip=ramp(), statistics="deferred")
+        compiled = copy.deepcopy(eager)
+        run = torch.compile(compiled, backend="aot_eager", fullgraph=True)
+        for _ in range(6):
+            x = torch.randn(4, 3, 5, 5) + 1
+            for layer, call in ((eager, eager), (compiled, run)):
+                call(x)
+                call(x + 1)
+                renorm.commit(layer)
+            self.close(compiled.running_mean, eager.running_mean)
+        self.assertEqual(compiled.num_batches_tracked.item(), 6)
+
+    def test_inductor_copies_no_channels_last_tensor(self):
+        if not renorm.has_kernels or not has_inductor():
+            self.skipTest("no Inductor, or no compiled library")
+        from torch._inductor.utils import run_and_get_code
+
+        torch._dynamo.reset()
+        layer = BatchRenorm2d(16, activation="relu", clip=ramp())
+        x = torch.randn(4, 16, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+        grad = torch.randn(4, 16, 6, 6).contiguous(memory_format=torch.channels_last)
+
+        def both(x):
+            y = torch.compile(layer, fullgraph=True)(x)
+            return y, torch.autograd.grad(y, x, grad)[0]
+
+        (y, dx), codes = run_and_get_code(both, x)
+        for code in codes:  # kernels of Inductor's own may work on channels, not on the batch
+            for kernel in code.split("cpp_fused")[1:]:
+                self.assertNotIn(str(4 * 16 * 6 * 6), kernel)
+        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
+        self.assertTrue(dx.is_contiguous(memory_format=torch.channels_last))
+
+
+@unittest.skipUnless(has_compile, "no torch.export")
+class Export(Case):
+    def test_evaluation(self):
+        layer = BatchRenorm2d(3, clip=ramp(), activation="relu").eval()
+        layer.running_mean.normal_()
+        batch = torch.export.Dim("batch", min=2, max=64)
+        program = torch.export.export(layer, (torch.randn(4, 3, 5, 5),), dynamic_shapes=({0: batch},))
+        x = torch.randn(7, 3, 5, 5)
+        self.close(program.module()(x), layer(x))
+
+    def test_training(self):
+        layer = BatchRenorm2d(3, clip=ramp(), activation="relu")
+        x = torch.randn(4, 3, 5, 5)
+        program = torch.export.export(copy.deepcopy(layer), (x,))
+        module = program.module()
+        for _ in range(5):
+            x = torch.randn(4, 3, 5, 5)
+            self.close(module(x), layer(x))
+        self.close(dict(module.named_buffers())["running_mean"], layer.running_mean)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,103 @@
+"""DistributedDataParallel with Gloo on two processes: the averages are equal on all ranks after every step.
+
+usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 ddp_test.py
+"""
+import os
+import sys
+import tempfile
+import unittest
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import renorm
+from renorm import BatchRenorm1d
+from support import Case, ramp
+
+RANKS = 2
+STEPS = 6
+
+
+def net():
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(5, 4), BatchRenorm1d(4, momentum=0.2, clip=ramp(), activation="relu"), nn.Linear(4, 3),
+                         BatchRenorm1d(3, momentum=0.2, clip=ramp())).double()
+
+
+def batch(step):
+    return torch.randn(RANKS * 8, 5, dtype=torch.double, generator=torch.Generator().manual_seed(step)) + 1
+
+
+def state(model):
+    return [tensor.clone() for tensor in list(model.parameters()) + list(model.buffers())]
+
+
+def train(rank, model, broadcast, mode):
+    """The model after each step, as this rank has it."""
+    parallel = DistributedDataParallel(model, broadcast_buffers=broadcast)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    states = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        x = batch(step)[rank * 8:][:8]
+        if mode == "immediate":
+            (parallel(x) - 1).square().mean().backward()
+        else:  # two forwards per step
+            with renorm.deferred(model):
+                for part in (x[:4], x[4:]):
+                    ((parallel(part) - 1).square().mean() / 2).backward()
+        optimizer.step()
+        states.append(state(model))
+    return states
+
+
+def work(rank, folder, broadcast, mode):
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
+    torch.save(train(rank, net(), broadcast, mode), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+class Parallel(Case):
+    def run_ranks(self, broadcast, mode):
+        with tempfile.TemporaryDirectory() as folder:
+            mp.spawn(work, (folder, broadcast, mode), RANKS)
+            return [torch.load(f"{folder}/{rank}.pt") for rank in range(RANKS)]
+
+    def test_averages_are_equal_on_all_ranks_after_every_step(self):
+        for broadcast in (True, False):
+            for mode in ("immediate", "deferred"):
+                with self.subTest(broadcast_buffers=broadcast, mode=mode):
+                    first, second = self.run_ranks(broadcast, mode)
+                    for one, other in zip(first, second):
+                        averages = [(a, b) for a, b in zip(one, other) if a.dtype == torch.double and a.dim() == 1]
+                        self.assertEqual(len(averages), 10)  # 4 of linear layers and norms each, and 2 x 2 averages
+                        for a, b in averages:
+                            self.same(a, b)
+
+    def test_they_are_those_of_one_process_with_a_group_per_rank(self):
+        first, _ = self.run_ranks(False, "immediate")
+        model = net()
+        for _, layer in renorm.layers(model):
+            layer.group_size = 8
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            (model(batch(step)) - 1).square().mean().backward()
+            optimizer.step()
+            for one, other in zip(state(model), first[step]):
+                if one.dtype == torch.double and one.dim() == 1:
+                    self.close(one, other, 1e-10)
+
+
+if __name__ == "__main__":
+    if not (dist.is_available()):
+        print("skipped: this PyTorch has no torch.distributed")
+        sys.exit(0)
+    os.environ.setdefault("USE_LIBUV", "0")
+    unittest.main()
