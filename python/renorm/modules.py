@@ -1,6 +1,6 @@
 """BatchRenorm1d, 2d and 3d: drop-in replacements of torch.nn.BatchNorm1d, 2d and 3d."""
 import warnings
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,16 @@ _CHOICES = {
     "activation": ("none", "relu"),
     "statistics": ("immediate", "deferred"),
 }
+
+
+_warned: Set[str] = set()
+
+
+def _warn_once(subject: str, text: str) -> None:
+    """Warns of each subject once per process."""
+    if subject not in _warned:
+        _warned.add(subject)
+        warnings.warn(text, stacklevel=4)
 
 
 def _choice(owner: str, option: str, value: Any) -> str:
@@ -369,7 +379,7 @@ class BatchRenorm(torch.nn.Module):
             raise ValueError(f"{self._kind}: input must be {self._shapes}, got {rank} dimension(s)")
         if not input.is_floating_point():
             raise TypeError(f"{self._kind}: input must have a floating dtype, got {input.dtype}")
-        if residual is not None:
+        if residual is not None and not torch.jit.is_tracing():
             if residual.shape != input.shape or residual.dtype != input.dtype:
                 raise ValueError(f"{self._kind}: residual must have the shape and the dtype of the input")
         if self.training or self.batch_statistics:
@@ -430,10 +440,10 @@ class BatchRenorm(torch.nn.Module):
     def _warn_of_uncommitted(self) -> None:
         groups = self.collected_groups.item() if self.collected_groups.is_cpu else 0
         if groups > 0:
-            warnings.warn(
+            _warn_once(
+                "uncommitted",
                 f"{self._who()}: evaluated while deferred statistics of {groups} groups are not in the averages; call "
                 "renorm.commit(model) after each training step",
-                stacklevel=4,
             )
 
     def train(self, mode: bool = True) -> "BatchRenorm":
@@ -442,11 +452,11 @@ class BatchRenorm(torch.nn.Module):
             if not self.clip_counts.is_meta and self.clip_counts[0] > 0:
                 step = int(self.num_batches_tracked)
                 if step <= self.clip.hold + 1:
-                    warnings.warn(
+                    _warn_once(
+                        "hold",
                         f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
                         f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
                         "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
-                        stacklevel=3,
                     )
         return super().train(mode)
 

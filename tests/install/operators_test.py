@@ -87,6 +87,11 @@ class Opcheck(unittest.TestCase):
             args = (torch.zeros(3), torch.ones(3), torch.tensor(4), torch.randn(2, 3), torch.rand(2, 3), momentum)
             torch.library.opcheck(ops.move_averages_, args)
 
+    def test_count_clips(self):
+        args = (torch.zeros(4, dtype=torch.int64), torch.randn(2, 3), torch.rand(2, 3) + 0.5, torch.zeros(3), torch.ones(3),
+                torch.tensor(4))
+        torch.library.opcheck(ops.count_clips_, args, CLIP)
+
 
 class Layer(torch.nn.Module):
     """The smallest layer on the operators: state in buffers only."""

@@ -29,6 +29,17 @@ INSTANTIATE_TEST_SUITE_P(Operators, Registration,
                                            "renorm::batch_renorm_backward",
                                            "renorm::batch_renorm_inference"));
 
+TEST(Registration, CountingClipsChangesOneArgument) {
+  const auto op = c10::Dispatcher::singleton().findSchema({"renorm::count_clips_", ""});
+  ASSERT_TRUE(op.has_value());
+  for (const auto key :
+       {c10::DispatchKey::CPU, c10::DispatchKey::Meta, c10::DispatchKey::CompositeExplicitAutograd}) {
+    EXPECT_TRUE(op->hasKernelForDispatchKey(key)) << c10::toString(key);
+  }
+  const auto& arguments = op->schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) EXPECT_EQ(arguments[i].alias_info() != nullptr, i == 0) << i;
+}
+
 TEST(Registration, MovingAveragesChangesThreeArguments) {
   const auto op = c10::Dispatcher::singleton().findSchema({"renorm::move_averages_", ""});
   ASSERT_TRUE(op.has_value());

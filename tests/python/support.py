@@ -3,6 +3,8 @@ import unittest
 
 import torch
 
+import renorm
+
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 has_compile = VERSION >= (2, 4)
 has_func = hasattr(torch, "func")
@@ -12,6 +14,7 @@ tells_recomputation = hasattr(torch._C, "_current_graph_task_id")
 class Case(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(1)
+        renorm.modules._warned.clear()
 
     def close(self, one, other, tolerance=1e-6):
         """Equal within `tolerance` of the larger tensor's scale."""
@@ -27,6 +30,4 @@ class Case(unittest.TestCase):
 
 def ramp():
     """A schedule that a few steps go through."""
-    import renorm
-
     return renorm.ClipSchedule.ramp(hold=2, r_max=3.0, r_step=9, d_max=5.0, d_step=7)
