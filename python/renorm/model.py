@@ -93,8 +93,8 @@ def discard(model: torch.nn.Module) -> None:
 
 
 @contextmanager
-def deferred(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """One training step of several forwards: the averages move once, at the end.
+def deferred(model: torch.nn.Module, process_group: Any = None) -> Iterator[torch.nn.Module]:
+    """One training step of several forwards: the averages move once, at the end, by commit(model, process_group).
 
     >>> import renorm
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
@@ -114,7 +114,7 @@ def deferred(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
         layer.statistics = "deferred"
     try:
         yield model
-        commit(model)
+        commit(model, process_group)
     except BaseException:
         discard(model)
         raise
