@@ -15,12 +15,12 @@ Averages = Tuple[Tensor, Tensor, Tensor]  # running_mean, running_std, step
 _MOVES = 16
 
 # 1.13 cannot tell that a backward pass is running.
-_can_tell = hasattr(torch._C, "_current_graph_task_id")
+tells_recomputation = hasattr(torch._C, "_current_graph_task_id")
 
 
 def in_backward() -> bool:
     """Whether this thread is inside of a backward pass."""
-    return _can_tell and torch._C._current_graph_task_id() != -1
+    return tells_recomputation and torch._C._current_graph_task_id() != -1
 
 
 class Move(NamedTuple):
@@ -40,29 +40,24 @@ class _Span:
 
 def _versions(averages: Averages) -> Optional[Tuple[int, ...]]:
     """Changes whenever somebody writes to the averages. None for inference tensors, which do not count."""
-    if averages[0].is_inference():
+    mean, std, step = averages
+    if mean.is_inference():
         return None
-    return tuple(tensor._version for tensor in averages)
+    return mean._version, std._version, step._version
 
 
 class History:
     def __init__(self) -> None:
         self._spans: List[_Span] = []
-        self._versions: Any = None
+        self._versions: Any = ()  # equal to no versions: the first move starts a span
 
     def before_move(self, averages: Averages) -> None:
-        if not _can_tell:
-            return
         # Somebody else has written to the averages: the moves so far do not lead to them.
-        if self._spans and self._versions != _versions(averages):
+        if self._versions != _versions(averages) or len(self._spans[-1].moves) == _MOVES:
             self._spans.append(_Span(averages))
-        elif not self._spans or len(self._spans[-1].moves) == _MOVES:
-            self._spans.append(_Span(averages))
-        del self._spans[:-2]
+            del self._spans[:-2]
 
     def after_move(self, averages: Averages, move: Move) -> None:
-        if not _can_tell:
-            return
         self._versions = _versions(averages)
         self._spans[-1].moves.append(move)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from . import _tensors
-from ._history import History, Move, in_backward
+from ._history import Averages, History, Move, in_backward, tells_recomputation
 from ._library import has_kernels
 from .clip import ClipSchedule
 
@@ -172,6 +172,51 @@ class BatchRenorm(torch.nn.Module):
 
     def forward(self, input: Tensor, residual: Optional[Tensor] = None) -> Tensor:
         """activation(norm(input) + residual), in one pass; without a residual activation(norm(input))."""
+        if not torch.jit.is_scripting():
+            if self._kernels and not _tensors.is_compiling() and self._is_frequent(input):
+                self._check_input(input, residual)
+                return self._train_in_one_call(input, residual) if self.training else self._infer_in_one_call(input, residual)
+        return self._forward(input, residual)
+
+    @torch.jit.unused
+    def _is_frequent(self, input: Tensor) -> bool:
+        """Whether one call of an operator is the whole forward. A class made by a parametrization or by
+        torch.nn.utils.stateless has parameters in other places."""
+        return (
+            input.is_cpu
+            and type(self) in _PLAIN
+            and self.statistics == "immediate"
+            and not self.batch_statistics
+            and self._buffers["running_mean"] is not None
+            and DistributedDataParallel._active_ddp_module is None
+            and not in_backward()
+        )
+
+    @torch.jit.unused
+    def _train_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
+        parameters, buffers = self._parameters, self._buffers
+        averages = (buffers["running_mean"], buffers["running_std"], buffers["num_batches_tracked"])
+        if tells_recomputation:
+            history = self._recorded(averages)
+        output, batch_mean, batch_std = torch.ops.renorm.batch_renorm_train_(
+            input, parameters["weight"], parameters["bias"], *averages, buffers["clip_counts"], self.momentum, *self.clip,
+            self.eps, self.group_size, self.grouping, self.activation, residual
+        )
+        if tells_recomputation:
+            history.after_move(averages, Move(batch_mean, batch_mean, batch_std, self.momentum))
+        return output
+
+    @torch.jit.unused
+    def _infer_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
+        parameters, buffers = self._parameters, self._buffers
+        mean, std = buffers["running_mean"], buffers["running_std"]
+        if torch.onnx.is_in_onnx_export():
+            return self._infer_for_onnx(input, residual, mean, std)
+        return torch.ops.renorm.batch_renorm_inference(
+            input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual
+        )
+
+    def _forward(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         self._check_input(input, residual)
         mean, std, step = self.running_mean, self.running_std, self.num_batches_tracked
         if mean is None or std is None or step is None or (self.batch_statistics and not self.training):
@@ -301,12 +346,20 @@ class BatchRenorm(torch.nn.Module):
         if DistributedDataParallel._active_ddp_module is not None:
             self._note_process_group()
             batch_mean, batch_std = _over_ranks(batch_mean, batch_std, self._process_group)
+        averages = (mean, std, step)
+        history = self._recorded(averages) if tells_recomputation else None
+        self._move_now(mean, std, step, batch_mean, batch_std, self.momentum)
+        if history is not None:
+            history.after_move(averages, Move(own_mean, batch_mean, batch_std, self.momentum))
+
+    @torch.jit.unused
+    def _recorded(self, averages: Averages) -> History:
+        """The history, ready for the next move."""
         history = self._history
         if history is None:
             history = self._history = History()
-        history.before_move((mean, std, step))
-        self._move_now(mean, std, step, batch_mean, batch_std, self.momentum)
-        history.after_move((mean, std, step), Move(own_mean, batch_mean, batch_std, self.momentum))
+        history.before_move(averages)
+        return history
 
     @torch.jit.unused
     def _move_now(
@@ -538,3 +591,7 @@ class BatchRenorm3d(BatchRenorm):
     _kind = "BatchRenorm3d"
     _ranks = (5, 5)
     _shapes = "[N, C, D, H, W]"
+
+
+# The classes whose parameters and buffers are certainly where torch.nn.Module keeps them.
+_PLAIN = frozenset([BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d])

@@ -41,6 +41,12 @@ TORCH_LIBRARY(renorm, m) {
       "move_averages_(Tensor(a!) running_mean, Tensor(b!) running_std, Tensor(c!) step, Tensor batch_mean, "
       "Tensor batch_std, float? momentum) -> ()" RENORM_TAGS);
   m.def(
+      "batch_renorm_train_(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, "
+      "Tensor(b!) running_std, Tensor(c!) step, Tensor(d!) counts, float? momentum, int hold, float r_max, "
+      "int r_step, float d_max, int d_step, float eps=1e-05, int group_size=0, str grouping=\"contiguous\", "
+      "str activation=\"none\", Tensor? residual=None) "
+      "-> (Tensor output, Tensor batch_mean, Tensor batch_std)" RENORM_TAGS);
+  m.def(
       "count_clips_(Tensor(a!) counts, Tensor batch_mean, Tensor batch_std, Tensor running_mean, "
       "Tensor running_std, Tensor step, int hold, float r_max, int r_step, float d_max, int d_step) "
       "-> ()" RENORM_TAGS);
@@ -59,6 +65,29 @@ BatchRenormResult result_of(ForwardTensors&& tensors) {
   return {std::move(output),    std::move(batch_mean), std::move(batch_mean_low),
           std::move(batch_std), std::move(r),          std::move(d),
           std::move(mask)};
+}
+
+// batch_renorm_step, count_clips_ and move_averages_ in one call. From Python a call costs as much as the
+// arithmetic of a small layer.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_renorm_train_(
+    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+    at::Tensor running_mean, at::Tensor running_std, at::Tensor step, at::Tensor counts,
+    Optional<double> momentum, int64_t hold, double r_max, int64_t r_step, double d_max, int64_t d_step,
+    double eps, int64_t group_size, c10::string_view grouping, c10::string_view activation,
+    const OptionalTensor& residual) {
+  auto result =
+      flat_step<call_batch_renorm>(input, weight, bias, running_mean, running_std, step, hold, r_max, r_step,
+                                   d_max, d_step, eps, group_size, grouping, activation, residual);
+  const at::Tensor& batch_mean = std::get<1>(result);
+  const at::Tensor& batch_std = std::get<3>(result);
+  using CountClips = void(at::Tensor, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                          const at::Tensor&, const at::Tensor&, int64_t, double, int64_t, double, int64_t);
+  static const auto count_clips = typed<CountClips>(kCountOp);
+  count_clips.call(std::move(counts), batch_mean, batch_std, running_mean, running_std, step, hold, r_max,
+                   r_step, d_max, d_step);
+  move_averages_(std::move(running_mean), std::move(running_std), std::move(step), batch_mean, batch_std,
+                 momentum);
+  return {std::move(std::get<0>(result)), batch_mean, batch_std};
 }
 
 }  // namespace
@@ -138,3 +167,8 @@ void move_averages_(at::Tensor running_mean, at::Tensor running_std, at::Tensor 
 }
 
 }  // namespace renorm::ops
+
+// It decomposes into operators that autograd knows.
+TORCH_LIBRARY_IMPL(renorm, CompositeImplicitAutograd, m) {
+  m.impl("batch_renorm_train_", TORCH_FN(renorm::ops::batch_renorm_train_));
+}

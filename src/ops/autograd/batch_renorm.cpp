@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace renorm::ops {
 namespace {
@@ -66,29 +67,46 @@ int64_t gradient_mask(const Arguments& arguments) {
   return mask;
 }
 
+// The options of a node. They are kept as one integer, because each entry of a node costs two allocations.
+struct NodeOptions {
+  int64_t mask;  // of gradients, 4 bits
+  Activation activation;
+  Grouping grouping;
+  int64_t group_size;
+
+  int64_t packed() const {
+    return mask | static_cast<int64_t>(activation) << 4 | static_cast<int64_t>(grouping) << 5 |
+           group_size << 6;
+  }
+  static NodeOptions unpacked(int64_t bits) {
+    return {bits & 15, static_cast<Activation>(bits >> 4 & 1), static_cast<Grouping>(bits >> 5 & 1),
+            bits >> 6};
+  }
+};
+constexpr const char* kOptions = "options";
+
 // Saves what the backward needs. It needs the bias only where it recomputes the mask of the ReLU.
-void save(AutogradContext* context, const Arguments& arguments, Activation activation, const at::Tensor& mask,
-          const variable_list& statistics) {
+void save(AutogradContext* context, const Arguments& arguments, NodeOptions options, const at::Tensor& mask,
+          variable_list statistics) {
   const auto of = [&](size_t i, bool needed) {
     return needed && arguments[i] != nullptr ? *arguments[i] : at::Tensor();
   };
-  const bool recomputes = activation == Activation::kRelu && arguments[3] == nullptr;
-  variable_list saved{of(0, true), of(1, true), of(2, recomputes), mask};
-  saved.insert(saved.end(), statistics.begin(), statistics.end());
+  const bool recomputes = options.activation == Activation::kRelu && arguments[3] == nullptr;
+  variable_list saved;
+  saved.reserve(kOutput + 1);
+  saved = {of(0, true), of(1, true), of(2, recomputes), mask};
+  std::move(statistics.begin(), statistics.end(), std::back_inserter(saved));
   context->save_for_backward(std::move(saved));
-  context->saved_data["activation"] = static_cast<int64_t>(activation);
-  context->saved_data["mask"] = gradient_mask(arguments);
+  options.mask = gradient_mask(arguments);
+  context->saved_data[kOptions] = options.packed();
 }
 
 // Gradients of input, weight, bias and residual.
-variable_list gradients(AutogradContext* context, const at::Tensor& grad_output, int64_t group_size,
-                        Grouping grouping, bool frozen) {
-  const variable_list saved = context->get_saved_variables();
-  const int64_t mask = context->saved_data["mask"].toInt();
-  const auto activation = static_cast<Activation>(context->saved_data["activation"].toInt());
-  const auto wanted = [mask](int bit) { return (mask >> bit & 1) != 0; };
+variable_list gradients(const variable_list& saved, const NodeOptions& options, const at::Tensor& grad_output,
+                        bool frozen) {
+  const auto wanted = [&](int bit) { return (options.mask >> bit & 1) != 0; };
   // Without an activation the gradient of the residual is that of the output.
-  const bool passes_through = activation == Activation::kNone;
+  const bool passes_through = options.activation == Activation::kNone;
   auto [dinput, dweight, dbias, dresidual] =
       call_batch_renorm_backward({grad_output,
                                   saved[kInput],
@@ -100,9 +118,9 @@ variable_list gradients(AutogradContext* context, const at::Tensor& grad_output,
                                   saved[kBatchStd],
                                   optional(saved[kR]),
                                   optional(saved[kD]),
-                                  group_size,
-                                  grouping,
-                                  activation,
+                                  options.group_size,
+                                  options.grouping,
+                                  options.activation,
                                   frozen,
                                   {wanted(0), wanted(1), wanted(2), wanted(3) && !passes_through}});
   if (wanted(3) && passes_through) dresidual = grad_output;
@@ -117,17 +135,16 @@ struct BatchRenormGradient : torch::autograd::Function<BatchRenormGradient> {
                                const OptionalTensor& /*residual*/, const ForwardArguments* a) {
     at::AutoDispatchBelowADInplaceOrView below;
     auto [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = call_batch_renorm(*a);
-    save(context, arguments_of(*a), a->activation, mask, {batch_mean, batch_mean_low, batch_std, r, d});
-    context->saved_data["group_size"] = a->group_size;
-    context->saved_data["grouping"] = static_cast<int64_t>(a->grouping);
+    save(context, arguments_of(*a), {0, a->activation, a->grouping, a->group_size}, mask,
+         {batch_mean, batch_mean_low, batch_std, r, d});
     context->mark_non_differentiable({batch_mean, batch_mean_low, batch_std, r, d, mask});
     return {output, batch_mean, batch_mean_low, batch_std, r, d, mask};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    variable_list result =
-        gradients(context, grad_outputs[0], context->saved_data["group_size"].toInt(),
-                  static_cast<Grouping>(context->saved_data["grouping"].toInt()), /*frozen=*/false);
+    variable_list result = gradients(context->get_saved_variables(),
+                                     NodeOptions::unpacked(context->saved_data[kOptions].toInt()),
+                                     grad_outputs[0], /*frozen=*/false);
     result.emplace_back();  // the struct has no gradient
     return result;
   }
@@ -135,31 +152,34 @@ struct BatchRenormGradient : torch::autograd::Function<BatchRenormGradient> {
 
 // With a residual and ReLU, the output itself is the mask.
 struct InferenceGradient : torch::autograd::Function<InferenceGradient> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& /*input*/,
                             const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
                             const OptionalTensor& /*residual*/, const InferenceArguments* a) {
     at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor output = call_batch_renorm_inference(*a);
-    // Copies: the averages change in place, and this gradient uses their present values.
-    const auto keep = [&](const at::Tensor& average) {
-      return input.sym_numel() == 0 ? at::empty_symint({0, average.sym_size(0)}, average.options())
-                                    : average.detach().clone().unsqueeze(0);
-    };
+    // A copy: the averages change in place, and this gradient uses their present values.
+    const at::Tensor averages = at::stack({a->running_mean, a->running_std});
     const bool masked = a->activation == Activation::kRelu && pointer(a->residual) != nullptr;
-    save(context, arguments_of(*a), masked ? Activation::kNone : a->activation, at::Tensor(),
-         {keep(a->running_mean), at::Tensor(), keep(a->running_std), at::Tensor(), at::Tensor(),
-          masked ? output : at::Tensor()});
+    save(context, arguments_of(*a), {0, masked ? Activation::kNone : a->activation, Grouping::kContiguous, 0},
+         at::Tensor(),
+         {averages, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), masked ? output : at::Tensor()});
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-    const at::Tensor output = context->get_saved_variables()[kOutput];
+    variable_list saved = context->get_saved_variables();
+    const at::Tensor averages = saved[kBatchMean];
+    const auto as_statistics = [&](int64_t row) {  // of one group, or of none for an empty batch
+      return averages.slice(0, row, saved[kInput].sym_numel() == 0 ? row : row + 1);
+    };
+    saved[kBatchMean] = as_statistics(0);
+    saved[kBatchStd] = as_statistics(1);
     at::Tensor grad_output = grad_outputs[0];
-    if (output.defined()) {
+    if (const at::Tensor& output = saved[kOutput]; output.defined()) {
       grad_output = at::where(output.le(0), at::zeros({}, grad_output.options()), grad_output);
     }
-    variable_list result =
-        gradients(context, grad_output, /*group_size=*/0, Grouping::kContiguous, /*frozen=*/true);
+    variable_list result = gradients(saved, NodeOptions::unpacked(context->saved_data[kOptions].toInt()),
+                                     grad_output, /*frozen=*/true);
     result.emplace_back();
     return result;
   }
