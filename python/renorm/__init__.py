@@ -23,6 +23,7 @@ from .model import (
     use_batch_statistics,
 )
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
+from .runs import ModelCard, load_run
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "ClipSchedule",
     "ClipTelemetry",
     "FusedReLU",
+    "ModelCard",
     "clear_clip_telemetry",
     "clip_telemetry",
     "commit",
@@ -43,6 +45,7 @@ __all__ = [
     "fold",
     "has_kernels",
     "layers",
+    "load_run",
     "revert",
     "set_clip",
     "set_statistics",
