@@ -9,6 +9,7 @@
 from ._library import has_kernels
 from .clip import ClipSchedule
 from .convert import FusedReLU, convert, fold, revert
+from .foreign import load_foreign
 from .model import (
     ClipTelemetry,
     clear_clip_telemetry,
@@ -45,6 +46,7 @@ __all__ = [
     "fold",
     "has_kernels",
     "layers",
+    "load_foreign",
     "load_run",
     "revert",
     "set_clip",
