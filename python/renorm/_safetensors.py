@@ -34,7 +34,7 @@ def _header(data: bytes, file: str) -> Tuple[Dict[str, Any], int]:
     if len(data) < 8 or length > _MAX_HEADER or data[8:9] != b"{":
         raise ValueError(f"{file}: not a safetensors file")
     if length > len(data) - 8:
-        raise ValueError(f"{file}: the header has {length} bytes, but only {len(data) - 8} follow: the file was truncated")
+        raise ValueError(f"{file}: the header has {length} bytes, but only {len(data) - 8} follow: truncated")
     return parse_json(data[8:8 + length], file), 8 + length
 
 
@@ -58,7 +58,7 @@ def _tensor(name: str, entry: Any, data: bytes, begin: int, file: str) -> Tuple[
     for number in shape:
         size *= number
     if size != offsets[1] - offsets[0]:
-        raise ValueError(f"{file}: tensor {name!r} has {offsets[1] - offsets[0]} bytes, its shape and dtype need {size}")
+        raise ValueError(f"{file}: tensor {name!r} has {offsets[1] - offsets[0]} bytes, shape and dtype need {size}")
     content = bytearray(data[begin + offsets[0]:begin + offsets[1]])  # its own memory, aligned
     if size == 0:
         return offsets[0], offsets[1], torch.empty(shape, dtype=_DTYPES[dtype])

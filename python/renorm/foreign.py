@@ -31,7 +31,9 @@ _SOURCES = {
         ignored=("renorm_mean", "renorm_stddev", "renorm_mean_weight", "renorm_stddev_weight"),
         momentum_of_old=True, whole_model=False
     ),
-    "ludvb": _Source("running_mean", std="running_std", count="num_batches_tracked", eps=1e-3, eps_is_added_to_std=True),
+    "ludvb": _Source(
+        "running_mean", std="running_std", count="num_batches_tracked", eps=1e-3, eps_is_added_to_std=True
+    ),
     "sb3": _Source("ra_mean", variance="ra_var", weight="scale", count="steps", eps=1e-3),
     "sbx": _Source(
         "mean", variance="var", weight="scale", count="steps", eps=1e-3, ignored=("r_max", "d_max"),
@@ -40,7 +42,9 @@ _SOURCES = {
     "torchrl": _Source("running_mean", variance="running_var", count="num_batches_tracked"),
 }
 # The first that fits names the source. The keys of "torchrl" are those of "batchnorm".
-_SIGNS = (("moving_mean", "keras"), ("ra_mean", "sb3"), ("running_std", "ludvb"), ("running_var", "batchnorm"), ("var", "sbx"))
+_SIGNS = (
+    ("moving_mean", "keras"), ("ra_mean", "sb3"), ("running_std", "ludvb"), ("running_var", "batchnorm"), ("var", "sbx")
+)
 _KERAS_ORDER = ("gamma", "beta", "moving_mean", "moving_variance", "moving_stddev", "renorm_mean", "renorm_stddev")
 _KERAS_NAMES = {*_KERAS_ORDER, *_SOURCES["keras"].ignored}
 _FLAX_COLLECTIONS = {"params", "batch_stats"}
@@ -69,12 +73,13 @@ def _entries(state_dict: Any) -> Dict[str, Any]:
     if isinstance(state_dict, Sequence) and not isinstance(state_dict, (str, bytes)):
         if len(state_dict) not in (5, 7):
             raise ValueError(
-                f"renorm.load_foreign: a list must be the 7 arrays of a Keras layer's get_weights() (5 without gamma and "
+                "renorm.load_foreign: a list must be the 7 arrays of a Keras layer's get_weights() (5 without gamma and "
                 f"beta), got {len(state_dict)}; use a dict by names"
             )
         return dict(zip(_KERAS_ORDER[-len(state_dict):], state_dict))
     if not isinstance(state_dict, Mapping):
-        raise TypeError(f"renorm.load_foreign: state_dict must be a mapping or a list of arrays, got {type(state_dict).__name__}")
+        kind = type(state_dict).__name__
+        raise TypeError(f"renorm.load_foreign: state_dict must be a mapping or a list of arrays, got {kind}")
     if "batch_stats" in state_dict and set(state_dict) <= _FLAX_COLLECTIONS:
         result: Dict[str, Any] = {}
         for collection in state_dict.values():
@@ -106,7 +111,8 @@ def _as_tensor(value: Any, name: str) -> Tensor:
     try:
         return torch.as_tensor(numpy.array(value, dtype=numpy.float64))
     except (TypeError, ValueError):
-        raise ValueError(f"renorm.load_foreign: {name!r} must be an array of numbers, got {type(value).__name__}") from None
+        kind = type(value).__name__
+        raise ValueError(f"renorm.load_foreign: {name!r} must be an array of numbers, got {kind}") from None
 
 
 class _Reader:
@@ -158,7 +164,7 @@ def _parameter(reader: _Reader, key: str, held: Optional[Tensor], default: float
         return reader.values(key)
     if reader.has(key) and not (reader.values(key) == default).all():
         raise ValueError(
-            f"renorm.load_foreign: {reader.name(key)!r} must be all {default:g}, because the layer has no such parameter"
+            f"renorm.load_foreign: {reader.name(key)!r} must be all {default:g}, because the layer does not have it"
         )
     return None
 
@@ -250,6 +256,21 @@ def _layers_of(model: nn.Module, names: Optional[Mapping]) -> Dict[str, Tuple[st
     return {str(theirs).replace("/", "."): (path, found[path]) for theirs, path in names.items()}
 
 
+def _options(source: str, eps: Optional[float], momentum: Optional[float]) -> Tuple[_Source, float, Optional[float]]:
+    """The conventions of a source, its eps, and the momentum in our convention."""
+    if source not in _SOURCES:
+        raise ValueError(f"renorm.load_foreign: source must be one of {', '.join(_SOURCES)}, got {source!r}")
+    convention = _SOURCES[source]
+    eps = convention.eps if eps is None else float(eps)
+    if not eps > 0:
+        raise ValueError(f"renorm.load_foreign: eps must be > 0, got {eps}")
+    if momentum is not None:
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"renorm.load_foreign: momentum must be in [0, 1], got {momentum}")
+        momentum = round(1 - momentum, 15) if convention.momentum_of_old else float(momentum)
+    return convention, eps, momentum
+
+
 def load_foreign(
     model: nn.Module, state_dict: Any, source: Optional[str] = None, *, eps: Optional[float] = None,
     momentum: Optional[float] = None, names: Optional[Mapping] = None
@@ -283,17 +304,7 @@ def load_foreign(
     if source is None:
         inside = [name for name in entries if name.rpartition(".")[0] in wanted]
         source = _source_of(inside or list(entries))
-    if source not in _SOURCES:
-        raise ValueError(f"renorm.load_foreign: source must be one of {', '.join(_SOURCES)}, got {source!r}")
-    convention = _SOURCES[source]
-    eps = convention.eps if eps is None else float(eps)
-    if not eps > 0:
-        raise ValueError(f"renorm.load_foreign: eps must be > 0, got {eps}")
-    if momentum is not None and not 0 <= momentum <= 1:
-        raise ValueError(f"renorm.load_foreign: momentum must be in [0, 1], got {momentum}")
-    if momentum is not None and convention.momentum_of_old:
-        momentum = round(1 - momentum, 15)
-
+    convention, eps, momentum = _options(source, eps, momentum)
     plans = []
     for theirs, (_, layer) in wanted.items():
         reader = _Reader(entries, f"{theirs}." if theirs else "", layer)

@@ -189,7 +189,7 @@ class _Checkpoints:
                 refused.append(str(error))
                 continue
             for sentence in refused:
-                warnings.warn(f"renorm.load_run: {sentence}; using step {step}", stacklevel=4)
+                warnings.warn(f"renorm.load_run: {sentence}; using step {step}", stacklevel=5)
             return step, files
         what = f"no good checkpoint: {'; '.join(refused)}" if refused else "no checkpoint"
         raise FileNotFoundError(f"'{self.folder}' has {what}")
@@ -243,7 +243,8 @@ def _from_run(folder: Path, checkpoint: str, averaged: bool) -> Tuple[ModelCard,
         weights="averaged" if averaged else "raw", step=state.get("step", int), folded=False, config=config.value,
         **_input_of(data)
     )
-    norm = _Norm(config.get("norm-scale", bool), config.get("norm-eps", float), config.get("norm-momentum", float), clip)
+    eps, momentum = config.get("norm-eps", float), config.get("norm-momentum", float)
+    norm = _Norm(config.get("norm-scale", bool), eps, momentum, clip)
     return card, norm, tensors, str(found / name), len(files[name])
 
 

@@ -109,8 +109,8 @@ class Ludvb(unittest.TestCase):
 class StableBaselines(unittest.TestCase):
     def test_sb3_contrib(self):
         state = {
-            "ra_mean": torch.tensor([1.0, -2.0]), "ra_var": torch.tensor([3.999, 0.249]), "steps": torch.tensor(100001),
-            "scale": torch.tensor([2.0, 3.0]), "bias": torch.tensor([0.5, -1.0]),
+            "ra_mean": torch.tensor([1.0, -2.0]), "ra_var": torch.tensor([3.999, 0.249]),
+            "steps": torch.tensor(100001), "scale": torch.tensor([2.0, 3.0]), "bias": torch.tensor([0.5, -1.0]),
         }
         layer = renorm.load_foreign(renorm.BatchRenorm1d(2), state, momentum=0.02)
         close(self, layer.running_std, [2.0, 0.5])
@@ -122,7 +122,7 @@ class StableBaselines(unittest.TestCase):
         return {
             "params": {"scale": numpy.float32([2, 3]), "bias": numpy.float32([0.5, -1])},
             "batch_stats": {
-                "mean": numpy.float32([1, -2]), "var": numpy.float32([3.999, 0.249]), "r_max": 3, "d_max": 5, "steps": 42
+                "mean": numpy.float32([1, -2]), "var": numpy.float32([3.999, 0.249]), "steps": 42, "r_max": 3, "d_max": 5
             },
         }
 
@@ -151,7 +151,8 @@ class PyTorch(unittest.TestCase):
         # 8.99999 + 0.00001 = 9, 0.24999 + 0.00001 = 0.25.
         return {
             "running_mean": torch.tensor([1.0, -2.0]), "running_var": torch.tensor([8.99999, 0.24999]).double(),
-            "num_batches_tracked": torch.tensor(11), "weight": torch.tensor([3.0, 1.0]), "bias": torch.tensor([0.0, 1.0]),
+            "num_batches_tracked": torch.tensor(11), "weight": torch.tensor([3.0, 1.0]),
+            "bias": torch.tensor([0.0, 1.0]),
         }
 
     def test_torchrl(self):
@@ -215,7 +216,8 @@ class Errors(unittest.TestCase):
     def test_values(self):
         self.refuse(ValueError, r"'moving_mean' has shape \[3\], expected \[2\]", keras(moving_mean=[1, 2, 3]))
         self.refuse(ValueError, "'moving_stddev' has a value that is not above 0", keras(moving_stddev=[1, 0]))
-        self.refuse(ValueError, "'moving_variance' has a value below 0", keras(moving_stddev=None, moving_variance=[1, -1]))
+        negative = keras(moving_stddev=None, moving_variance=[1, -1])
+        self.refuse(ValueError, "'moving_variance' has a value below 0", negative)
         self.refuse(ValueError, "'beta' has a value that is not finite", keras(beta=[1, float("nan")]))
         self.refuse(ValueError, "'gamma' must be an array of numbers, got str", dict(keras(), gamma="x"))
         self.refuse(ValueError, "'num_batches_tracked' must be one whole number",
@@ -223,12 +225,13 @@ class Errors(unittest.TestCase):
 
     def test_parameters_that_the_layer_does_not_have(self):
         layer = renorm.BatchRenorm1d(2, affine=False)
-        self.refuse(ValueError, "'gamma' must be all 1, because the layer has no such parameter", keras(), layer=layer)
+        self.refuse(ValueError, "'gamma' must be all 1, because the layer does not have it", keras(), layer=layer)
         renorm.load_foreign(layer, keras(gamma=[1, 1], beta=[0, 0]))
         close(self, layer.running_std, [2.0, 0.5])
 
     def test_arguments(self):
-        self.refuse(ValueError, "source must be one of batchnorm, keras, ludvb, sb3, sbx, torchrl, got 'tf'", keras(), "tf")
+        known = "batchnorm, keras, ludvb, sb3, sbx, torchrl"
+        self.refuse(ValueError, f"source must be one of {known}, got 'tf'", keras(), "tf")
         self.refuse(ValueError, "no known source has the keys 'a', 'b'; pass source=", {"a": 1, "b": 2})
         self.refuse(ValueError, "eps must be > 0", keras(), eps=0)
         self.refuse(ValueError, "momentum must be in", keras(), momentum=1.5)

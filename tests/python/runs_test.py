@@ -1,0 +1,486 @@
+"""renorm.load_run: models of `renorm train` and `renorm export` against `renorm predict`, and files that are refused.
+
+usage: RENORM_COMMAND=path/to/renorm python3 runs_test.py        (without RENORM_COMMAND, what needs it is skipped)
+"""
+import copy
+import json
+import math
+import os
+import pickle
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+import warnings
+import zlib
+from pathlib import Path
+
+import torch
+
+import renorm
+from renorm import _nets, _safetensors, runs
+
+try:
+    import torchvision
+except ImportError:
+    torchvision = None
+
+COMMAND = os.environ.get("RENORM_COMMAND", "")
+
+
+def noise(*shape):
+    return torch.randint(0, 256, shape, dtype=torch.uint8)
+
+
+def write_png(path, image):
+    """uint8 [channels, height, width] of 1 or 3 channels."""
+    channels, height, width = image.shape
+    rows = image.permute(1, 2, 0).reshape(height, width * channels)
+    lines = b"".join(b"\0" + bytes(row.tolist()) for row in rows)
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0 if channels == 1 else 2, 0, 0, 0)
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
+
+
+def encode(entries, data=b"", metadata=None):
+    """A safetensors file: entries are {name: (dtype, shape, begin, end)}."""
+    header = {} if metadata is None else {"__metadata__": metadata}
+    for name, (dtype, shape, begin, end) in entries.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+class Safetensors(unittest.TestCase):
+    def test_values_of_every_dtype(self):
+        values = {
+            "F64": torch.tensor([1.5, -2.0], dtype=torch.float64), "F32": torch.tensor([[0.25, 3.0]]),
+            "F16": torch.tensor([0.5], dtype=torch.float16), "BF16": torch.tensor([1.0, 2.0], dtype=torch.bfloat16),
+            "I64": torch.tensor(-5), "I32": torch.tensor([7], dtype=torch.int32),
+            "I16": torch.tensor([-7], dtype=torch.int16),
+            "I8": torch.tensor([-1], dtype=torch.int8), "U8": torch.tensor([255], dtype=torch.uint8),
+            "BOOL": torch.tensor([True, False, True]),
+        }
+        data, entries = b"?", {"odd": ("U8", [1], 0, 1)}  # what follows is not aligned
+        for dtype, value in values.items():
+            content = value.to(torch.uint8) if dtype == "BOOL" else value.reshape(-1).view(torch.uint8)
+            content = bytes(content.tolist())
+            entries[dtype] = (dtype, list(value.shape), len(data), len(data) + len(content))
+            data += content
+        entries["nothing"] = ("F32", [0, 3], len(data), len(data))
+        tensors, metadata = _safetensors.parse(encode(entries, data, {"a": "b"}), "x")
+        for dtype, value in values.items():
+            self.assertEqual(tensors[dtype].dtype, value.dtype)
+            self.assertTrue(torch.equal(tensors[dtype], value), dtype)
+        self.assertEqual(list(tensors["nothing"].shape), [0, 3])
+        self.assertEqual(metadata, {"a": "b"})
+
+    def test_refused(self):
+        good = {"a": ("F32", [2], 0, 8)}
+        eight = bytes(8)
+
+        def header(text):
+            return struct.pack("<Q", len(text)) + text + eight
+
+        cases = {
+            "not a safetensors file": [
+                b"", b"1234567", b"PK\3\4" + bytes(90), struct.pack("<Q", 1 << 40) + b"{}" + eight],
+            "truncated": [encode(good, eight)[:40], struct.pack("<Q", 99) + b"{}"],
+            "not valid JSON": [
+                header(b"{]"), header(b'{"a": 1, "a": 2}'), header(b'{"\xff": 1}'), header(b'{"a":' * 20000)],
+            "must have dtype, shape and data_offsets": [header(b'{"a": 1}'), header(b'{"a": {"dtype": "F32"}}')],
+            "unknown dtype": [encode({"a": ("F31", [2], 0, 8)}, eight), header(
+                b'{"a": {"dtype": ["F32"], "shape": [2], "data_offsets": [0, 8]}}')],
+            "lists of whole numbers": [
+                encode({"a": ("F32", [-2], 0, 8)}, eight), encode({"a": ("F32", [2.0], 0, 8)}, eight),
+                encode({"a": ("F32", [True], 0, 8)}, eight), encode({"a": ("F32", 2, 0, 8)}, eight),
+                encode({"a": ("F32", [1] * 65, 0, 8)}, eight), encode({"a": ("F32", [1 << 70], 0, 8)}, eight)],
+            "lies outside": [encode({"a": ("F32", [4], 0, 16)}, eight), encode({"a": ("F32", [2], 8, 0)}, eight)],
+            "shape and dtype need": [encode({"a": ("F32", [3], 0, 8)}, eight), encode(
+                {"a": ("F32", [1 << 40, 1 << 40], 0, 8)}, eight)],
+            "overlap or leave a gap": [encode({"a": ("F32", [1], 4, 8)}, eight), encode(
+                {"a": ("F32", [2], 0, 8), "b": ("F32", [1], 4, 8)}, eight)],
+            "belong to no tensor": [encode(good, eight + b"1")],
+            "metadata must be texts": [encode(good, eight, {"a": 1}), encode(good, eight, ["a"])],
+        }
+        for message, files in cases.items():
+            for data in files:
+                with self.subTest(message=message, data=data[:60]):
+                    with self.assertRaisesRegex(ValueError, f"^the file: .*{message}") as caught:
+                        _safetensors.parse(data, "the file")
+                    self.assertNotIn("\n", str(caught.exception))
+
+    def test_reads_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.safetensors"
+            path.write_bytes(encode({"a": ("F32", [2], 0, 8)}, struct.pack("<ff", 1, 2)))
+            self.assertEqual(_safetensors.read(path)[0]["a"].tolist(), [1, 2])
+            with self.assertRaises(FileNotFoundError):
+                _safetensors.read(Path(folder) / "b.safetensors")
+
+
+class Clip(unittest.TestCase):
+    def test_settings(self):
+        for text, schedule in {
+            "paper": renorm.ClipSchedule.paper(2000), "paper@130000": renorm.ClipSchedule.paper(),
+            "3,5": renorm.ClipSchedule.constant(3, 5), "inf,inf": renorm.ClipSchedule.unlimited(),
+            "hold:4%,r:3@31%,d:5@19%": renorm.ClipSchedule.ramp(80, 3, 620, 5, 380),
+            "r:2@100,d:1@50%": renorm.ClipSchedule.ramp(0, 2, 100, 1, 1000),
+        }.items():
+            self.assertEqual(runs._clip_of(text, 2000), schedule, text)
+
+
+def card(**changes):
+    values = {
+        "format_version": 1, "renorm": "0.1.0", "model": "convnet:2", "folded": True,
+        "norm": {"kind": "renorm", "scale": False, "eps": 0.001}, "weights": "averaged", "step": 3,
+        "input": {"channels": 1, "height": 4, "width": 4, "mean": [0.5], "std": [0.25], "centre": 1.0},
+        "classes": ["cat", "dog"],
+    }
+    values.update(changes)
+    return {"renorm": json.dumps(values)}
+
+
+class Files(unittest.TestCase):
+    """Exported files that are made here: a folded net of one convolution of two channels."""
+
+    ENTRIES = {
+        "conv1.conv.weight": ("F32", [2, 1, 3, 3], 0, 72), "conv1.conv.bias": ("F32", [2], 72, 80),
+        "classifier.weight": ("F32", [2, 2], 80, 96), "classifier.bias": ("F32", [2], 96, 104),
+    }
+    # The middle of the first kernel is 2, of the second -1; the classifier swaps the means of the two maps.
+    VALUES = [0, 0, 0, 0, 2, 0, 0, 0, 0] + [0, 0, 0, 0, -1, 0, 0, 0, 0] + [1, 0.5] + [0, 1, 1, 0] + [10, 20]
+    DATA = struct.pack("<26f", *VALUES)
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "net.safetensors"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def load(self, entries=None, data=None, metadata=None):
+        self.path.write_bytes(encode(entries or self.ENTRIES, self.DATA if data is None else data, metadata or card()))
+        return renorm.load_run(self.path)
+
+    def test_outputs(self):
+        model = self.load()
+        images = torch.full((1, 1, 4, 4), 255, dtype=torch.uint8)
+        x = model.card.standardize(images)
+        self.assertTrue(torch.equal(x, torch.full((1, 1, 4, 4), 2.0)))  # (1 - 0.5) / 0.25
+        # relu(2 * 2 + 1) = 5, relu(-2 + 0.5) = 0.
+        self.assertEqual(model(x).tolist(), [[10.0, 25.0]])
+        self.assertEqual(model.card.classes, ("cat", "dog"))
+        self.assertFalse(model.training)
+
+    def test_standardize_channels_apart(self):
+        card3 = runs.ModelCard("m", ("a",), 3, 1, 2, (0.0, 0.5, 1.0), (1.0, 0.5, 2.0), 1.0, "renorm", "raw", 0, False)
+        images = torch.tensor([0, 255], dtype=torch.uint8).repeat(3).reshape(3, 1, 2)
+        self.assertEqual(card3.standardize(images).tolist(), [[[0.0, 1.0]], [[-1.0, 1.0]], [[-0.5, 0.0]]])
+        with self.assertRaisesRegex(ValueError, "images must be uint8"):
+            card3.standardize(images.float())
+
+    def test_random_state_of_the_caller_is_kept(self):
+        torch.manual_seed(3)
+        expected = torch.rand(2)
+        torch.manual_seed(3)
+        self.load()
+        self.assertTrue(torch.equal(torch.rand(2), expected))
+
+    def test_refused(self):
+        def without(name):
+            return {key: value for key, value in self.ENTRIES.items() if key != name}
+
+        entries = dict(without("classifier.bias"), bias=self.ENTRIES["classifier.bias"])
+        wide = dict(self.ENTRIES)
+        wide["conv1.conv.bias"] = ("F32", [1, 2], 72, 80)
+        half = dict(self.ENTRIES)
+        half["conv1.conv.bias"] = ("F16", [4], 72, 80)
+        extra = dict(self.ENTRIES, more=("F32", [0], 104, 104))
+        for message, arguments in {
+            "no model card; only files written by 'renorm export' have one": dict(metadata={"other": "x"}),
+            "model card: not valid JSON": dict(metadata={"renorm": "{"}),
+            "model card: format_version 9 is unknown": dict(metadata=card(format_version=9)),
+            "'model' is missing or not of the type str": dict(metadata=card(model=1)),
+            "'kind' must be one of renorm, batchnorm, native, got 'x'": dict(
+                metadata=card(norm={"kind": "x", "scale": False, "eps": 1})),
+            "'input': must be a JSON object": dict(metadata=card(input=1)),
+            "'mean' and 'std' must have 1 values": dict(metadata=card(
+                input={"channels": 1, "height": 4, "width": 4, "mean": [], "std": [1], "centre": 1})),
+            "'height' must be from 1 to 4096, got 5000": dict(metadata=card(
+                input={"channels": 1, "height": 5000, "width": 4, "mean": [0], "std": [1], "centre": 1})),
+            "has no classes": dict(metadata=card(classes=[])),
+            "the model 'net' is unknown to this version": dict(metadata=card(model="net")),
+            "the model resnet18 has no options": dict(metadata=card(model="resnet18:x")),
+            "its item 'x' is unknown": dict(metadata=card(model="convnet:x")),
+            "its item '2x2:4' is not a convolution": dict(metadata=card(model="convnet:2x2:4")),
+            "too small for its weights": dict(metadata=card(model="convnet:65536,65536")),
+            "tensor of 'classifier.bias' is missing": dict(entries=entries),
+            r"'conv1.conv.bias' is torch.float32 \[1, 2\], expected torch.float32 \[2\]": dict(entries=wide),
+            r"'conv1.conv.bias' is torch.float16 \[4\]": dict(entries=half),
+            "tensor 'more' is not part of the model": dict(entries=extra),
+        }.items():
+            with self.subTest(message=message):
+                with self.assertRaisesRegex(ValueError, f"^{self.path}: .*{message}") as caught:
+                    self.load(**arguments)
+                self.assertNotIn("\n", str(caught.exception))
+
+    def test_hostile_sizes(self):
+        """A small file cannot make the program allocate large tensors."""
+        many = [str(i) for i in range(100000)]
+        colours = {"channels": 65536, "height": 4, "width": 4, "mean": [0.0] * 65536, "std": [1.0] * 65536, "centre": 1}
+        for model in ("resnet18", "resnet50", "inception-v3", "inception-small", "resnet-small", "convnet"):
+            for values in (dict(classes=many), dict(input=colours)):
+                if model in ("resnet-small", "convnet") and "classes" in values:
+                    continue  # 25 MB
+                with self.subTest(model=model, values=list(values)):
+                    with self.assertRaisesRegex(ValueError, "too small for its weights|is missing"):
+                        self.load(metadata=card(model=model, **values))
+
+    def test_options_and_paths(self):
+        self.load()
+        with self.assertRaisesRegex(ValueError, "need the folder of a run"):
+            renorm.load_run(self.path, averaged=False)
+        with self.assertRaisesRegex(ValueError, "need the folder of a run"):
+            renorm.load_run(self.path, checkpoint="best")
+        with self.assertRaisesRegex(FileNotFoundError, "nothing.safetensors"):
+            renorm.load_run(Path(self.folder.name) / "nothing.safetensors")
+        with self.assertRaisesRegex(ValueError, "net.pt: a TorchScript file is a program"):
+            renorm.load_run(Path(self.folder.name) / "net.pt")
+        with self.assertRaisesRegex(FileNotFoundError, "is not the folder of a run"):
+            renorm.load_run(self.folder.name)
+        with self.assertRaisesRegex(ValueError, "checkpoint must be 'last', 'best' or 'step-N', got 'first'"):
+            renorm.load_run(self.folder.name, checkpoint="first")
+
+
+def run_command(*arguments):
+    result = subprocess.run([COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if result.returncode != 0:
+        raise AssertionError(f"renorm {' '.join(map(str, arguments))}: {result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def log_probabilities(model, files, *flags):
+    """[image, class] as `renorm predict` prints them."""
+    printed = json.loads(run_command("predict", model, *files, "--json", "--top", 1000, "--threads", 1, *flags))
+    rows = []
+    for image in printed["images"]:
+        row = {guess["index"]: math.log(guess["probability"]) for guess in image["predictions"]}
+        rows.append([row[i] for i in range(len(row))])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+class CommandCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not COMMAND:
+            raise unittest.SkipTest("RENORM_COMMAND does not name the renorm command")
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.temporary.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        if COMMAND:
+            cls.temporary.cleanup()
+
+    def train(self, name, *flags, steps=4, data="strokes:classes=7,train=8,test=2"):
+        out = self.folder / name
+        clip = () if "--norm" in flags else ("--clip", "3,5")
+        run_command("train", "--out", out, "--data", data, "--steps", steps, "--eval-every", steps, "--minibatch", 8,
+                    "--threads", 1, "--quiet", "--norm-momentum", 0.3, *clip, *flags)
+        return out
+
+    def check(self, model, path, files, images, *flags):
+        """The model's logits are those of `renorm predict`, but for a constant per image."""
+        with torch.no_grad():
+            logits = model(model.card.standardize(images))
+        expected = log_probabilities(path, files, *flags)
+        self.assertEqual(len(model.card.classes), expected.shape[1])
+        difference = logits.double().log_softmax(1) - expected
+        self.assertLess(difference.abs().max().item(), 1e-5 * max(1, logits.abs().max().item()))
+
+
+class SmallNets(CommandCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        torch.manual_seed(1)
+        cls.images = noise(5, 1, 20, 20)
+        cls.files = [cls.folder / f"{i}.png" for i in range(5)]
+        for path, image in zip(cls.files, cls.images):
+            write_png(path, image)
+
+    def test_nets_and_norms(self):
+        for i, (model, flags) in enumerate((
+            ("convnet", ()), ("convnet:5x3:8/2,max,16,avg,1x1:8,pool,12,3x3:6", ("--norm-scale",)),
+            ("convnet:8", ("--ema-decay", 0)),
+            ("inception-small", ()), ("inception-small", ("--norm", "native")),
+            ("resnet-small", ("--norm", "batchnorm", "--norm-scale")),
+            ("resnet-small", ("--norm", "native", "--norm-scale", "--norm-eps", 0.1)),
+        )):
+            with self.subTest(model=model, flags=flags):
+                run = self.train(f"run{i}", "--model", model, *flags)
+                loaded = renorm.load_run(run)
+                self.check(loaded, run, self.files, self.images)
+                self.check_norms(loaded, flags)
+                for fold in ((), ("--fold",)):
+                    file = self.folder / f"run{i}{''.join(fold)}.safetensors"
+                    run_command("export", run, "--to", file, *fold)
+                    exported = renorm.load_run(file)
+                    self.assertEqual(exported.card.folded, bool(fold))
+                    x = exported.card.standardize(self.images)
+                    torch.testing.assert_close(exported(x), loaded(x), rtol=1e-5, atol=1e-5)
+
+    def test_raw_weights(self):
+        run = self.train("raw", "--model", "inception-small")
+        model = renorm.load_run(run, averaged=False)
+        self.assertEqual(model.card.weights, "raw")
+        self.check(model, run, self.files, self.images, "--raw")
+        x = model.card.standardize(self.images)
+        self.assertGreater((model(x) - renorm.load_run(run)(x)).abs().max().item(), 1e-3)
+
+    def check_norms(self, model, flags):
+        scaled = "--norm-scale" in flags
+        if "native" in flags:
+            norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+            self.assertTrue(all(norm.weight.requires_grad == scaled for norm in norms))
+            self.assertEqual(renorm.layers(model), [])
+        else:
+            norms = [layer for _, layer in renorm.layers(model)]
+            self.assertTrue(all((norm.weight is not None) == scaled for norm in norms))
+            constant = renorm.ClipSchedule.batch_norm() if "batchnorm" in flags else renorm.ClipSchedule.constant(3, 5)
+            self.assertTrue(all(norm.clip == constant for norm in norms))
+        self.assertTrue(all(norm.momentum == 0.3 and int(norm.num_batches_tracked) == 4 for norm in norms))
+
+    def test_logits_of_the_exported_program(self):
+        run = self.train("program", "--model", "inception-small")
+        run_command("export", run, "--to", self.folder / "net.pt")
+        program = torch.jit.load(str(self.folder / "net.pt"))
+        model = renorm.load_run(run)
+        x = model.card.standardize(self.images)
+        with torch.no_grad():
+            expected = program(x)
+            torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-5 * max(1, expected.abs().max().item()))
+
+    def test_checkpoints(self):
+        run = self.train("steps", "--model", "convnet:8", "--checkpoint-every", 1, "--keep", 9)
+        for name in ("step-1", "step-3", "best", "last"):
+            model = renorm.load_run(run, checkpoint=name)
+            self.check(model, run, self.files, self.images, "--checkpoint", name)
+        self.assertEqual(model.card.step, 4)
+        self.assertEqual(model.card.config["model"], "convnet:8")
+        with self.assertRaisesRegex(FileNotFoundError, "has no checkpoint 'step-9'; its steps are 1, 2, 3, 4"):
+            renorm.load_run(run, checkpoint="step-9")
+        self.check_damage(run)
+
+    def check_damage(self, run):
+        newest = run / "checkpoints" / "step-000000004"
+        weights = bytearray((newest / "model.safetensors").read_bytes())
+        weights[-1] ^= 1
+        (newest / "model.safetensors").write_bytes(weights)
+        with self.assertRaisesRegex(ValueError, "model.safetensors: does not match its checksum"):
+            renorm.load_run(run, checkpoint="step-4")
+        (run / "checkpoints" / "step-000000003" / "average.safetensors").unlink()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = renorm.load_run(run)
+        self.assertEqual(model.card.step, 2)
+        self.assertEqual(len(caught), 2)
+        message = "model.safetensors: does not match its checksum: altered or truncated; using step 2"
+        self.assertIn(message, str(caught[0].message))
+        self.assertEqual(caught[0].filename, __file__)
+        self.check(model, run, self.files, self.images)
+        for step in (1, 2):
+            (run / "checkpoints" / f"step-00000000{step}" / "SHA256SUMS").write_text("x\n")
+        with self.assertRaisesRegex(FileNotFoundError, "has no good checkpoint: .*not a checksum"):
+            renorm.load_run(run)
+        shutil.rmtree(run / "checkpoints")
+        (run / "checkpoints").mkdir()
+        with self.assertRaisesRegex(FileNotFoundError, "has no checkpoint"):
+            renorm.load_run(run)
+
+    def test_the_model_is_an_ordinary_module(self):
+        model = renorm.load_run(self.train("module", "--model", "resnet-small"))
+        x = model.card.standardize(self.images)
+        with torch.no_grad():
+            expected = model(x)
+            self.assertTrue(torch.equal(copy.deepcopy(model)(x), expected))
+            again = pickle.loads(pickle.dumps(model))
+            self.assertTrue(torch.equal(again(x), expected))
+            self.assertEqual(again.card, model.card)
+            torch.testing.assert_close(torch.jit.trace(model, x)(x), expected)
+            torch.testing.assert_close(renorm.revert(copy.deepcopy(model))(x), expected, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(renorm.fold(copy.deepcopy(model))(x), expected, rtol=1e-4, atol=1e-6)
+        model.train()
+        loss = torch.nn.functional.cross_entropy(model(x), torch.arange(5))
+        loss.backward()
+        self.assertTrue(all(parameter.grad is not None for parameter in model.parameters()))
+        self.assertTrue(all(int(layer.num_batches_tracked) == 5 for _, layer in renorm.layers(model)))
+
+
+@unittest.skipIf(torchvision is None, "no torchvision")
+class LargeNets(CommandCase):
+    """Evaluation shows 0.875 of a side: 56 of 64 pixels, or 84 of 96, without a change of scale."""
+
+    def check_net(self, model, size, shown, *flags, fold=False):
+        torch.manual_seed(1)
+        data = self.folder / f"images{size}"
+        for split, count in (("train", 4), ("val", 1)):
+            for label in ("cat", "dog"):
+                (data / split / label).mkdir(parents=True, exist_ok=True)
+                for i in range(count):
+                    write_png(data / split / label / f"{i}.png", noise(3, size, size))
+        images = noise(2, 3, size, size)
+        files = [self.folder / f"{size}-{i}.png" for i in range(2)]
+        for path, image in zip(files, images):
+            write_png(path, image)
+        edge = (size - shown) // 2
+        images = images[:, :, edge:edge + shown, edge:edge + shown]
+        run = self.train(f"{model}{len(flags)}", "--model", model, "--image-size", shown, *flags, steps=1,
+                         data=f"folder:{data}")
+        loaded = renorm.load_run(run)
+        self.assertEqual(loaded.card.classes, ("cat", "dog"))
+        self.assertEqual((loaded.card.height, loaded.card.width, loaded.card.centre), (shown, shown, 0.875))
+        self.check(loaded, run, files, images)
+        if fold:
+            file = self.folder / f"{run.name}.safetensors"
+            run_command("export", run, "--to", file, "--fold")
+            x = loaded.card.standardize(images)
+            with torch.no_grad():
+                torch.testing.assert_close(renorm.load_run(file)(x), loaded(x), rtol=1e-5, atol=1e-5)
+        return loaded
+
+    def test_resnet18(self):
+        model = self.check_net("resnet18", 64, 56, fold=True)
+        self.assertIsInstance(model, torchvision.models.ResNet)
+        self.assertIsInstance(model.layer1[0].bn1, renorm.BatchRenorm2d)
+
+    def test_resnet18_with_batchnorm_and_weights(self):
+        model = self.check_net("resnet18", 64, 56, "--norm", "native", "--norm-scale")
+        self.assertIs(type(model.layer1[0].bn1), torch.nn.BatchNorm2d)
+        self.assertEqual(set(model.state_dict()), set(torchvision.models.resnet18().state_dict()))
+
+    def test_resnet50(self):
+        self.check_net("resnet50", 64, 56, "--norm-scale")
+
+    def test_inception_v3(self):
+        model = self.check_net("inception-v3", 96, 84)
+        self.assertIsInstance(model, torchvision.models.Inception3)
+
+    def test_auxiliary_head_and_grey_images(self):
+        """Without training: every tensor has a place."""
+        for model, channels in (("inception-v3:aux", 3), ("resnet18", 1), ("inception-v3", 1)):
+            with self.subTest(model=model, channels=channels):
+                net, names = _nets.build(model, channels, 7, 1 << 40)
+                self.assertEqual(any("AuxLogits" in name for name in net.state_dict()), "aux" in model)
+                side = 75 if "inception" in model else 32
+                self.assertEqual(list(net.eval()(torch.zeros(1, channels, side, side)).shape), [1, 7])
+
+
+if __name__ == "__main__":
+    unittest.main()
