@@ -247,8 +247,8 @@ def _weights(kind: Kind, spec: Optional[str], channels: int, classes: int) -> in
 
 
 def build(model: str, channels: int, classes: int, max_weights: int) -> Tuple[nn.Module, List[Tuple[str, str]]]:
-    """The net of "name[:spec]" and the table of its names. Raises ValueError for a model that is unknown or has more than
-    `max_weights` weights."""
+    """The net of "name[:spec]" and the table of its names. Raises ValueError for a model that is unknown or has more
+    than `max_weights` weights."""
     name, colon, spec = model.partition(":")
     kind = KINDS.get(name)
     if kind is None:

@@ -73,8 +73,8 @@ def _entries(state_dict: Any) -> Dict[str, Any]:
     if isinstance(state_dict, Sequence) and not isinstance(state_dict, (str, bytes)):
         if len(state_dict) not in (5, 7):
             raise ValueError(
-                "renorm.load_foreign: a list must be the 7 arrays of a Keras layer's get_weights() (5 without gamma and "
-                f"beta), got {len(state_dict)}; use a dict by names"
+                "renorm.load_foreign: a list must be the 7 arrays of a Keras layer's get_weights() (5 without gamma "
+                f"and beta), got {len(state_dict)}; use a dict by names"
             )
         return dict(zip(_KERAS_ORDER[-len(state_dict):], state_dict))
     if not isinstance(state_dict, Mapping):

@@ -122,7 +122,8 @@ class StableBaselines(unittest.TestCase):
         return {
             "params": {"scale": numpy.float32([2, 3]), "bias": numpy.float32([0.5, -1])},
             "batch_stats": {
-                "mean": numpy.float32([1, -2]), "var": numpy.float32([3.999, 0.249]), "steps": 42, "r_max": 3, "d_max": 5
+                "mean": numpy.float32([1, -2]), "var": numpy.float32([3.999, 0.249]), "steps": 42, "r_max": 3,
+                "d_max": 5,
             },
         }
 
@@ -144,6 +145,14 @@ class StableBaselines(unittest.TestCase):
         close(self, model[1].running_std, [2.0, 0.5])
         with self.assertRaisesRegex(KeyError, "'1.mean' is missing"):
             renorm.load_foreign(model, variables)
+
+
+    def test_schedules_that_switch_after_a_warm_up(self):
+        warm_up = 1000
+        sb3 = renorm.ClipSchedule.ramp(warm_up, 3, warm_up + 1, 5, warm_up + 1)  # steps > warm_up
+        sbx = renorm.ClipSchedule.ramp(warm_up - 1, 3, warm_up, 5, warm_up)  # steps >= warm_up
+        self.assertEqual([sb3.at(step) for step in (1000, 1001)], [(1, 0), (3, 5)])
+        self.assertEqual([sbx.at(step) for step in (999, 1000)], [(1, 0), (3, 5)])
 
 
 class PyTorch(unittest.TestCase):
