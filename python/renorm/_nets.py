@@ -225,22 +225,23 @@ class Kind(NamedTuple):
     per_channel: int  # weights of the first convolution per channel of the images
     features: int  # inputs of the classifier
     takes_spec: bool = False
+    others: int = 0  # weights of the other layers, rounded down
 
 
 KINDS = {
     "convnet": Kind(_convnet, [], 0, 0, takes_spec=True),
     "inception-small": Kind(_inception_small, [], 16 * 9, 320),
     "resnet-small": Kind(_resnet_small, [], 16 * 9, 64),
-    "inception-v3": Kind(_inception_v3, _INCEPTION_NAMES, 32 * 9, 2048, takes_spec=True),
-    "resnet18": Kind(_resnet("resnet18"), _RESNET_NAMES, 64 * 49, 512),
-    "resnet50": Kind(_resnet("resnet50"), _RESNET_NAMES, 64 * 49, 2048),
+    "inception-v3": Kind(_inception_v3, _INCEPTION_NAMES, 32 * 9, 2048, takes_spec=True, others=21_000_000),
+    "resnet18": Kind(_resnet("resnet18"), _RESNET_NAMES, 64 * 49, 512, others=11_000_000),
+    "resnet50": Kind(_resnet("resnet50"), _RESNET_NAMES, 64 * 49, 2048, others=23_000_000),
 }
 
 
 def _weights(kind: Kind, spec: Optional[str], channels: int, classes: int) -> int:
-    """Weights that the net has at least, as far as the file decides their number."""
+    """The number of weights, or a little less."""
     if kind.make is not _convnet:
-        return kind.per_channel * channels + kind.features * classes
+        return kind.per_channel * channels + kind.features * classes + kind.others
     convolutions = [item for item in _convnet_plan(spec, channels) if not isinstance(item, str)]
     weights = sum(inputs * outputs * kernel[0] * kernel[1] for inputs, outputs, kernel, _ in convolutions)
     return weights + (convolutions[-1][1] if convolutions else channels) * classes
