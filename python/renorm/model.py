@@ -4,8 +4,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
+from ._checks import choice
 from .clip import ClipSchedule
-from .modules import BatchRenorm, _choice
+from .modules import BatchRenorm
 
 
 def layers(model: torch.nn.Module) -> List[Tuple[str, BatchRenorm]]:
@@ -40,7 +41,7 @@ def set_step(model: torch.nn.Module, step: int) -> None:
 
 def set_statistics(model: torch.nn.Module, statistics: str) -> None:
     """Sets when the averages of every layer move: "immediate" or "deferred"."""
-    _choice("renorm.set_statistics", "statistics", statistics)
+    choice("renorm.set_statistics", "statistics", statistics)
     for layer in _layers_of("set_statistics", model):
         layer.statistics = statistics
 

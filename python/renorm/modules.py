@@ -1,46 +1,22 @@
 """BatchRenorm1d, 2d and 3d: drop-in replacements of torch.nn.BatchNorm1d, 2d and 3d."""
-import warnings
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from . import _tensors
-from ._history import Averages, History, Move, in_backward, tells_recomputation
+from ._averages import Averaged, inside_ddp
+from ._checks import choice, warn_once
+from ._history import Move, in_backward, tells_recomputation
 from ._library import has_kernels
 from .clip import ClipSchedule
-
-_CHOICES = {
-    "grouping": ("contiguous", "strided"),
-    "activation": ("none", "relu"),
-    "statistics": ("immediate", "deferred"),
-}
-
-
-_warned: Set[str] = set()
-
-
-def _warn_once(subject: str, text: str) -> None:
-    """Warns of each subject once per process."""
-    if subject not in _warned:
-        _warned.add(subject)
-        warnings.warn(text, stacklevel=4)
-
-
-def _choice(owner: str, option: str, value: Any) -> str:
-    if value not in _CHOICES[option]:
-        known = " or ".join(repr(name) for name in _CHOICES[option])
-        raise ValueError(f"{owner}: {option} must be {known}, got {value!r}")
-    return value
-
 
 def _held_type(dtype: torch.dtype) -> torch.dtype:
     """The dtype of parameters and averages: float32 or wider."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-class BatchRenorm(torch.nn.Module):
+class BatchRenorm(Averaged):
     """Batch Renormalization (Ioffe, 2017) of input [N, C, ...] of any rank.
 
     BatchRenorm1d, 2d and 3d are the same for the ranks of BatchNorm1d, 2d and 3d. In training
@@ -118,10 +94,10 @@ class BatchRenorm(torch.nn.Module):
         self.scale = scale
         self.track_running_stats = track_running_stats
         self.group_size = group_size
-        self.grouping = _choice(name, "grouping", grouping)
-        self.activation = _choice(name, "activation", activation)
+        self.grouping = choice(name, "grouping", grouping)
+        self.activation = choice(name, "activation", activation)
         self.clip = clip._checked()
-        self.statistics = _choice(name, "statistics", statistics)
+        self.statistics = choice(name, "statistics", statistics)
         self.batch_statistics = False  # in evaluation: see use_batch_statistics()
         self._kernels = has_kernels
 
@@ -188,7 +164,7 @@ class BatchRenorm(torch.nn.Module):
             and self.statistics == "immediate"
             and not self.batch_statistics
             and self._buffers["running_mean"] is not None
-            and DistributedDataParallel._active_ddp_module is None
+            and not inside_ddp()
             and not in_backward()
         )
 
@@ -303,209 +279,13 @@ class BatchRenorm(torch.nn.Module):
         output = output if residual is None else output + residual
         return output.relu() if self.activation == "relu" else output
 
-    def _count_clips(
-        self, batch_mean: Tensor, batch_std: Tensor, mean: Tensor, std: Tensor, step: Tensor, r: Tensor, d: Tensor
-    ) -> None:
-        counts = self.clip_counts
-        assert counts is not None
-        hold, r_max, r_step, d_max, d_step = self.clip
-        if self._kernels and (torch.jit.is_scripting() or batch_mean.is_cpu):
-            torch.ops.renorm.count_clips_(
-                counts, batch_mean, batch_std, mean, std, step, hold, r_max, r_step, d_max, d_step
-            )
-        else:
-            with torch.no_grad():
-                _tensors.count_clips_(counts, batch_mean, batch_std, mean, std, r, d)
-
-    def _collect(self, batch_mean: Tensor, batch_std: Tensor) -> None:
-        collected, groups = self.collected, self.collected_groups
-        assert collected is not None and groups is not None
-        with torch.no_grad():
-            collected.add_(torch.stack([batch_mean.sum(0), batch_std.sum(0)]))
-            groups.add_(batch_mean.shape[0])
-        if not torch.jit.is_scripting():
-            if not _tensors.is_compiling():
-                self._note_process_group()
-
-    def _move(self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor) -> None:
-        if not torch.jit.is_scripting():
-            if not _tensors.is_compiling():
-                self._move_eagerly(mean, std, step, batch_mean, batch_std)
-                return
-        if self._kernels and (torch.jit.is_scripting() or batch_mean.is_cpu):
-            torch.ops.renorm.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
-        else:
-            with torch.no_grad():
-                _tensors.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
-
-    @torch.jit.unused
-    def _move_eagerly(self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor) -> None:
-        """Moves the averages, by the statistics of all ranks inside of DistributedDataParallel, and records the move
-        for a recomputation of this forward in the backward pass."""
-        own_mean = batch_mean
-        if DistributedDataParallel._active_ddp_module is not None:
-            self._note_process_group()
-            batch_mean, batch_std = _over_ranks(batch_mean, batch_std, self._process_group)
-        averages = (mean, std, step)
-        history = self._recorded(averages) if tells_recomputation else None
-        self._move_now(mean, std, step, batch_mean, batch_std, self.momentum)
-        if history is not None:
-            history.after_move(averages, Move(own_mean, batch_mean, batch_std, self.momentum))
-
-    @torch.jit.unused
-    def _recorded(self, averages: Averages) -> History:
-        """The history, ready for the next move."""
-        history = self._history
-        if history is None:
-            history = self._history = History()
-        history.before_move(averages)
-        return history
-
-    @torch.jit.unused
-    def _move_now(
-        self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor, momentum: Optional[float]
-    ) -> None:
-        if self._kernels and batch_mean.is_cpu:
-            torch.ops.renorm.move_averages_(mean, std, step, batch_mean, batch_std, momentum)
-            return
-        with torch.no_grad():
-            if batch_mean.is_cpu:  # the host need not wait for anything
-                self._check_finite(batch_mean, batch_std)
-            _tensors.move_averages_(mean, std, step, batch_mean, batch_std, momentum)
-
-    @torch.jit.unused
-    def _forward_again(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
-        """A forward inside of a backward pass: torch.utils.checkpoint computes an earlier one again. It must see the
-        averages of the first time, and nothing moves or is counted."""
-        mean, std, step = self.running_mean, self.running_std, self.num_batches_tracked
-        if self.statistics == "deferred":
-            return self._train(input, residual, mean, std, step)[0]
-        with torch.no_grad():
-            own_mean = self._train(input, residual, mean, std, step)[1]
-        first = None if self._history is None else self._history.before(own_mean, self._move_now)
-        if first is not None:
-            return self._train(input, residual, *first)[0]
-        raise RuntimeError(
-            f"{self._who()}: a forward is computed again in the backward pass, and its first computation is not among "
-            "the layer's latest ones; use `with renorm.deferred(model):` around the training step"
-        )
-
-    def _note_process_group(self) -> None:
-        ddp = DistributedDataParallel._active_ddp_module
-        if ddp is not None:
-            self._process_group = ddp.process_group
-
-    def commit(self) -> bool:
-        """Deferred statistics: moves the averages once by the mean over all groups collected since the last commit, and
-        counts one step. Returns False if nothing was collected. renorm.commit(model) does this for all layers and over
-        all ranks."""
-        if self.collected_groups is None or self.statistics == "immediate" or self.collected_groups.item() == 0:
-            return False
-        self._check_collected()
-        groups = self.collected_groups.to(self.collected.dtype)
-        mean, std = self.collected / groups
-        self._commit(mean.unsqueeze(0), std.unsqueeze(0))
-        return True
-
-    def _check_collected(self) -> None:
-        if not self.collected.isfinite().all():
-            collected = self.collected.clone()
-            self.discard()
-            self._check_finite(collected[:1], collected[1:])
-
-    def _commit(self, batch_mean: Tensor, batch_std: Tensor) -> None:
-        self._move_now(
-            self.running_mean, self.running_std, self.num_batches_tracked, batch_mean, batch_std, self.momentum
-        )
-        self.discard()
-
-    def discard(self) -> None:
-        """Forgets the statistics collected since the last commit, for a step that is not taken."""
-        if self.collected is not None:
-            self.collected.zero_()
-            self.collected_groups.zero_()
-        self._history = None
-
-    def _check_input(self, input: Tensor, residual: Optional[Tensor]) -> None:
-        rank = input.dim()
-        if rank < self._ranks[0] or rank > self._ranks[1]:
-            raise ValueError(f"{self._kind}: input must be {self._shapes}, got {rank} dimension(s)")
-        if not input.is_floating_point():
-            raise TypeError(f"{self._kind}: input must have a floating dtype, got {input.dtype}")
-        if residual is not None and not torch.jit.is_tracing():
-            if residual.shape != input.shape or residual.dtype != input.dtype:
-                raise ValueError(f"{self._kind}: residual must have the shape and the dtype of the input")
-        if self.training or self.batch_statistics:
-            self._check_groups(input)
-
-    def _check_groups(self, input: Tensor) -> None:
-        batch = input.shape[0]
-        examples = batch
-        if self.training and self.group_size > 0:
-            examples = self.group_size
-            if batch % examples != 0:
-                raise ValueError(
-                    f"{self._kind}: group_size must divide the batch, got group_size {examples} and a batch of {batch}"
-                )
-        if examples == 1 and input.numel() == batch * self.num_features:
-            raise ValueError(
-                f"{self._kind}: input must have more than one value per channel and group when it is normalized with its "
-                f"own statistics, got shape {input.shape} and group_size {self.group_size}; use a larger batch or "
-                "group_size, or eval()"
-            )
-
-    @torch.jit.unused
-    def _check_tensors(self, input: Tensor, std: Tensor) -> None:
-        """The checks of the kernels. Averages on other devices are not read."""
-        if torch.jit.is_tracing():
-            return
-        if input.shape[1] != self.num_features:
-            raise RuntimeError(
-                f"{self._who()}: input must have {self.num_features} channels in dimension 1, got {input.shape[1]}"
-            )
-        if self.running_mean.dtype != (torch.float64 if input.dtype == torch.float64 else torch.float32):
-            raise RuntimeError(
-                f"{self._who()}: a layer of dtype {self.running_mean.dtype} does not take input of dtype {input.dtype}"
-            )
-        if _tensors.is_compiling() or not std.is_cpu:
-            return
-        good = std.isfinite() & (std > 0)
-        if not good.all():
-            channel = int(good.logical_not().nonzero()[0])
-            raise RuntimeError(
-                f"{self._who()}: running_std must be finite and > 0, got {std[channel].item()} in channel {channel}"
-            )
-
-    @torch.jit.unused
-    def _check_finite(self, batch_mean: Tensor, batch_std: Tensor) -> None:
-        bad = (batch_mean.isfinite() & batch_std.isfinite()).logical_not().nonzero()
-        if len(bad) > 0:
-            raise RuntimeError(
-                f"{self._who()}: the batch statistics of channel {int(bad[0][1])} are not finite (step "
-                f"{self.num_batches_tracked.item()}); look for overflow or NaN in the input"
-            )
-
-    @torch.jit.unused
-    def _who(self) -> str:
-        return f"renorm.{type(self).__name__}"
-
-    @torch.jit.unused
-    def _warn_of_uncommitted(self) -> None:
-        groups = self.collected_groups.item() if self.collected_groups.is_cpu else 0
-        if groups > 0:
-            _warn_once(
-                "uncommitted",
-                f"{self._who()}: evaluated while deferred statistics of {groups} groups are not in the averages; call "
-                "renorm.commit(model) after each training step",
-            )
-
     def train(self, mode: bool = True) -> "BatchRenorm":
         """Sets the mode. A layer that has only ever been batchnorm is probably not what was intended, and warns."""
         if self.training and not mode and self.clip_counts is not None and self.clip.hold >= 0:
             if not self.clip_counts.is_meta and self.clip_counts[0] > 0:
                 step = int(self.num_batches_tracked)
                 if step <= self.clip.hold + 1:
-                    _warn_once(
+                    warn_once(
                         "hold",
                         f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
                         f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
@@ -546,15 +326,6 @@ class BatchRenorm(torch.nn.Module):
         if self.statistics != "immediate":
             text += f", statistics={self.statistics!r}"
         return text + f", clip={tuple(self.clip)}"
-
-
-def _over_ranks(batch_mean: Tensor, batch_std: Tensor, group: Any) -> Tuple[Tensor, Tensor]:
-    """The mean over the groups of all ranks, as the statistics of one group."""
-    count = batch_mean.new_full((1,), batch_mean.shape[0])
-    sums = torch.cat([batch_mean.detach().sum(0), batch_std.detach().sum(0), count])
-    torch.distributed.all_reduce(sums, group=group)
-    mean, std = (sums[:-1] / sums[-1]).reshape(2, 1, -1)
-    return mean, std
 
 
 class BatchRenorm1d(BatchRenorm):

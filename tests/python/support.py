@@ -14,7 +14,7 @@ tells_recomputation = hasattr(torch._C, "_current_graph_task_id")
 class Case(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(1)
-        renorm.modules._warned.clear()
+        renorm._checks.warned.clear()
 
     def close(self, one, other, tolerance=1e-6):
         """Equal within `tolerance` of the larger tensor's scale."""
@@ -31,3 +31,43 @@ class Case(unittest.TestCase):
 def ramp():
     """A schedule that a few steps go through."""
     return renorm.ClipSchedule.ramp(hold=2, r_max=3.0, r_step=9, d_max=5.0, d_step=7)
+
+
+def group_of(i, batch, group_size, grouping):
+    if group_size == 0:
+        return 0
+    return i // group_size if grouping == "contiguous" else i % (batch // group_size)
+
+
+def reference(x, layer, residual=None):
+    """One training forward in double, example by example: output, mean and std of the groups."""
+    x = x.double()
+    batch, channels = x.shape[:2]
+    groups = 1 if layer.group_size == 0 else batch // layer.group_size
+    r_max, d_max = layer.clip.at(layer.num_batches_tracked.item())
+    members = [[i for i in range(batch) if group_of(i, batch, layer.group_size, layer.grouping) == g] for g in range(groups)]
+    output, means, stds = torch.empty_like(x), [], []
+    for rows in members:
+        values = x[rows].transpose(0, 1).reshape(channels, -1)
+        mean = values.mean(1)
+        std = (layer.eps + (values - mean[:, None]).square().mean(1)).sqrt()
+        r = (std / layer.running_std.double()).clamp(1 / r_max, r_max)
+        d = ((mean - layer.running_mean.double()) / layer.running_std.double()).clamp(-d_max, d_max)
+        shape = [1, channels] + [1] * (x.dim() - 2)
+        x_hat = (x[rows] - mean.reshape(shape)) / std.reshape(shape) * r.reshape(shape) + d.reshape(shape)
+        weight = layer.weight.double() if layer.weight is not None else torch.ones(channels).double()
+        bias = layer.bias.double() if layer.bias is not None else torch.zeros(channels).double()
+        output[rows] = weight.reshape(shape) * x_hat + bias.reshape(shape)
+        means.append(mean)
+        stds.append(std)
+    if residual is not None:
+        output = output + residual.double()
+    if layer.activation == "relu":
+        output = output.relu()
+    return output, torch.stack(means), torch.stack(stds)
+
+
+def trained(layer, steps=3, shape=(6, 3, 4, 5)):
+    for i in range(steps):
+        layer(torch.randn(shape) * 2 + 1)
+    return layer

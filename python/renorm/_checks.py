@@ -1,0 +1,108 @@
+"""The checks of a layer: options, input, averages and statistics, each with one sentence."""
+import warnings
+from typing import Any, Optional, Set
+
+import torch
+from torch import Tensor
+
+from . import _tensors
+
+_CHOICES = {
+    "grouping": ("contiguous", "strided"),
+    "activation": ("none", "relu"),
+    "statistics": ("immediate", "deferred"),
+}
+
+
+def choice(owner: str, option: str, value: Any) -> str:
+    if value not in _CHOICES[option]:
+        known = " or ".join(repr(name) for name in _CHOICES[option])
+        raise ValueError(f"{owner}: {option} must be {known}, got {value!r}")
+    return value
+
+
+warned: Set[str] = set()
+
+
+def warn_once(subject: str, text: str) -> None:
+    """Warns of each subject once per process."""
+    if subject not in warned:
+        warned.add(subject)
+        warnings.warn(text, stacklevel=4)
+
+
+class Checked(torch.nn.Module):
+    """The base of BatchRenorm, which has the attributes."""
+
+    def _check_input(self, input: Tensor, residual: Optional[Tensor]) -> None:
+        rank = input.dim()
+        if rank < self._ranks[0] or rank > self._ranks[1]:
+            raise ValueError(f"{self._kind}: input must be {self._shapes}, got {rank} dimension(s)")
+        if not input.is_floating_point():
+            raise TypeError(f"{self._kind}: input must have a floating dtype, got {input.dtype}")
+        if residual is not None and not torch.jit.is_tracing():
+            if residual.shape != input.shape or residual.dtype != input.dtype:
+                raise ValueError(f"{self._kind}: residual must have the shape and the dtype of the input")
+        if self.training or self.batch_statistics:
+            self._check_groups(input)
+
+    def _check_groups(self, input: Tensor) -> None:
+        batch = input.shape[0]
+        examples = batch
+        if self.training and self.group_size > 0:
+            examples = self.group_size
+            if batch % examples != 0:
+                raise ValueError(
+                    f"{self._kind}: group_size must divide the batch, got group_size {examples} and a batch of {batch}"
+                )
+        if examples == 1 and input.numel() == batch * self.num_features:
+            raise ValueError(
+                f"{self._kind}: input must have more than one value per channel and group when it is normalized with its "
+                f"own statistics, got shape {input.shape} and group_size {self.group_size}; use a larger batch or "
+                "group_size, or eval()"
+            )
+
+    @torch.jit.unused
+    def _check_tensors(self, input: Tensor, std: Tensor) -> None:
+        """The checks of the kernels. Averages on other devices are not read."""
+        if torch.jit.is_tracing():
+            return
+        if input.shape[1] != self.num_features:
+            raise RuntimeError(
+                f"{self._who()}: input must have {self.num_features} channels in dimension 1, got {input.shape[1]}"
+            )
+        if self.running_mean.dtype != (torch.float64 if input.dtype == torch.float64 else torch.float32):
+            raise RuntimeError(
+                f"{self._who()}: a layer of dtype {self.running_mean.dtype} does not take input of dtype {input.dtype}"
+            )
+        if _tensors.is_compiling() or not std.is_cpu:
+            return
+        good = std.isfinite() & (std > 0)
+        if not good.all():
+            channel = int(good.logical_not().nonzero()[0])
+            raise RuntimeError(
+                f"{self._who()}: running_std must be finite and > 0, got {std[channel].item()} in channel {channel}"
+            )
+
+    @torch.jit.unused
+    def _check_finite(self, batch_mean: Tensor, batch_std: Tensor) -> None:
+        bad = (batch_mean.isfinite() & batch_std.isfinite()).logical_not().nonzero()
+        if len(bad) > 0:
+            raise RuntimeError(
+                f"{self._who()}: the batch statistics of channel {int(bad[0][1])} are not finite (step "
+                f"{self.num_batches_tracked.item()}); look for overflow or NaN in the input"
+            )
+
+    @torch.jit.unused
+    def _who(self) -> str:
+        return f"renorm.{type(self).__name__}"
+
+    @torch.jit.unused
+    def _warn_of_uncommitted(self) -> None:
+        groups = self.collected_groups.item() if self.collected_groups.is_cpu else 0
+        if groups > 0:
+            warn_once(
+                "uncommitted",
+                f"{self._who()}: evaluated while deferred statistics of {groups} groups are not in the averages; call "
+                "renorm.commit(model) after each training step",
+            )

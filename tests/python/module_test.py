@@ -1,0 +1,261 @@
+"""What PyTorch does with modules: state, copies, dtypes, TorchScript, torch.func and checkpointing.
+
+usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 module_test.py
+"""
+import copy
+import io
+import pickle
+import unittest
+import warnings
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import renorm
+from renorm import BatchRenorm1d, BatchRenorm2d, ClipSchedule
+from support import Case, has_func, ramp, reference, tells_recomputation, trained
+
+
+class State(Case):
+    def test_state_dict(self):
+        layer = trained(BatchRenorm2d(3))
+        self.assertEqual(list(layer.state_dict()),
+                         ["weight", "bias", "running_mean", "running_std", "num_batches_tracked"])
+        other = BatchRenorm2d(3)
+        other.load_state_dict(layer.state_dict())
+        self.assertEqual(other.num_batches_tracked.item(), 3)
+        self.same(other.running_std, layer.running_std)
+
+    def test_copies(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5)
+        file = io.BytesIO()
+        torch.save(layer, file)
+        file.seek(0)
+        options = {} if torch.__version__.startswith("1.") else {"weights_only": False}
+        copies = [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, **options)]
+        expected = layer(x)
+        for one in copies:
+            self.same(one(x), expected)
+            self.same(one.running_mean, layer.running_mean)
+            self.assertEqual(one.num_batches_tracked.item(), 6)
+
+    def test_parameters_and_averages_stay_float(self):
+        layer = trained(BatchRenorm2d(3, dtype=torch.double), 0)
+        for change in (lambda l: l.half(), lambda l: l.bfloat16(), lambda l: l.to(torch.bfloat16)):
+            for start in (torch.float, torch.double):
+                changed = change(BatchRenorm2d(3, dtype=start))
+                for name in ("weight", "bias", "running_mean", "running_std"):
+                    self.assertEqual(getattr(changed, name).dtype, torch.float)
+                self.assertEqual(changed.num_batches_tracked.dtype, torch.int64)
+        self.assertEqual(layer.running_std.dtype, torch.double)
+        self.assertEqual(BatchRenorm2d(3).double().bias.dtype, torch.double)
+        self.assertEqual(BatchRenorm2d(3, dtype=torch.half).bias.dtype, torch.float)
+
+    def test_narrow_input(self):
+        for dtype in (torch.bfloat16, torch.half):
+            layer = BatchRenorm2d(3, clip=ramp()).to(dtype)
+            x = torch.randn(6, 3, 4, 5).to(dtype)
+            expected, _, _ = reference(x, layer)
+            y = layer(x)
+            self.assertEqual(y.dtype, dtype)
+            self.close(y, expected, 2 ** -8)  # the rounding of a bfloat16 output
+            self.assertEqual(layer.eval()(x).dtype, dtype)
+
+    def test_autocast(self):
+        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), BatchRenorm2d(4, clip=ramp()))
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(torch.randn(4, 3, 8, 8))
+        self.assertEqual(y.dtype, torch.bfloat16)
+        y.float().sum().backward()
+        self.assertEqual(model[1].weight.grad.dtype, torch.float)
+        self.assertEqual(model[1].running_mean.dtype, torch.float)
+
+    def test_default_dtype(self):
+        try:
+            torch.set_default_dtype(torch.double)
+            self.assertEqual(BatchRenorm2d(3).running_std.dtype, torch.double)
+        finally:
+            torch.set_default_dtype(torch.float)
+
+    def test_meta_device(self):
+        layer = BatchRenorm2d(3, device="meta", activation="relu")
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                layer.train(mode)
+            self.assertEqual(layer(torch.empty(4, 3, 5, 5, device="meta")).shape, (4, 3, 5, 5))
+
+    def test_reset(self):
+        layer = trained(BatchRenorm2d(3))
+        layer.reset_running_stats()
+        self.same(layer.running_std, torch.ones(3))
+        self.assertEqual(layer.num_batches_tracked.item(), 0)
+
+    def test_set_clip_and_step(self):
+        model = torch.nn.Sequential(BatchRenorm2d(3), BatchRenorm2d(3))
+        renorm.set_clip(model, ClipSchedule.paper(1300))
+        renorm.set_step(model, 17)
+        for _, layer in renorm.layers(model):
+            self.assertEqual(layer.clip.hold, 50)
+            self.assertEqual(layer.num_batches_tracked.item(), 17)
+
+
+class Script(Case):
+    def check(self, scripted, layer):
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                scripted.train(mode)
+                layer.train(mode)
+            for _ in range(4 if mode else 1):
+                x = torch.randn(6, 3, 4, 5) + 1
+                self.close(scripted(x), layer(x), 1e-6)
+        self.close(scripted.running_mean, layer.running_mean)
+        self.assertEqual(scripted.num_batches_tracked.item(), layer.num_batches_tracked.item())
+
+    def test_script(self):
+        for options in ({}, {"group_size": 2, "activation": "relu"}, {"momentum": None}, {"statistics": "deferred"}):
+            layer = BatchRenorm2d(3, clip=ramp(), **options)
+            scripted = torch.jit.script(copy.deepcopy(layer))
+            file = io.BytesIO()
+            torch.jit.save(scripted, file)
+            file.seek(0)
+            self.check(torch.jit.load(file), layer)
+
+    def test_script_gradient(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        scripted = torch.jit.script(copy.deepcopy(layer))
+        x = torch.randn(6, 3, 4, 5)
+        gradients = []
+        for one in (layer, scripted):
+            one(x).square().sum().backward()
+            gradients.append(one.weight.grad)
+        self.close(*gradients, 1e-5)
+
+    def test_trace_and_freeze(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 9).eval()
+        x = torch.randn(6, 3, 4, 5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", torch.jit.TracerWarning)
+            traced = torch.jit.trace(layer, x)
+        self.close(traced(x[:2]), layer(x[:2]))
+        frozen = torch.jit.freeze(torch.jit.script(layer))
+        self.close(frozen(x), layer(x))
+
+
+class Functions(Case):
+    def parts(self, layer):
+        state = {name: p.detach() for name, p in layer.named_parameters()}
+        return state, {name: b.clone() for name, b in layer.named_buffers()}
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_functional_call_and_grad(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5)
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                layer.train(mode)
+            parameters, buffers = self.parts(layer)
+
+            def loss(parameters, buffers):
+                return torch.func.functional_call(layer, (parameters, buffers), (x,)).square().sum()
+
+            got = torch.func.grad(loss)(parameters, buffers)
+            leaves = {name: p.clone().requires_grad_() for name, p in parameters.items()}
+            loss(leaves, self.parts(layer)[1]).backward()
+            for name, leaf in leaves.items():
+                self.close(got[name], leaf.grad, 1e-5)
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_jacrev_and_vmap_in_evaluation(self):
+        layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3)).eval()
+        x = torch.randn(4, 3)
+        jacobian = torch.func.jacrev(layer)(x)
+        expected = torch.autograd.functional.jacobian(layer, x)
+        self.close(jacobian, expected)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the slow path of vmap says so
+            stacked = torch.func.vmap(layer)(torch.stack([x, x + 1]))
+        self.close(stacked[1], layer(x + 1))
+
+    @unittest.skipUnless(has_func, "no torch.func")
+    def test_forward_mode_raises(self):
+        layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3))
+        for mode in (True, False):
+            layer.train(mode)
+            with self.assertRaisesRegex((RuntimeError, NotImplementedError), "forward-mode differentiation"):
+                torch.func.jvp(layer, (torch.randn(4, 3),), (torch.ones(4, 3),))
+
+    def test_gradient_penalty(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5, requires_grad=True)
+        (gradient,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+        gradient.square().sum().backward()
+        self.assertGreater(x.grad.abs().max().item(), 0)
+
+
+class Checkpoint(Case):
+    def net(self):
+        torch.manual_seed(5)
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), BatchRenorm2d(4, momentum=0.1, clip=ramp(), activation="relu"),
+            torch.nn.Conv2d(4, 4, 3), BatchRenorm2d(4, momentum=0.1, clip=ramp(), activation="relu"))
+
+    def step(self, net, x, reentrant):
+        net.zero_grad()
+        y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
+        y.square().sum().backward()
+
+    def check(self, train):
+        for reentrant in (True, False):
+            plain, again = self.net(), self.net()
+            for _ in range(8):
+                x = (torch.randn(4, 3, 9, 9) * 2 + 1).requires_grad_()
+                self.step(plain, x, None)
+                train(again, x, reentrant)
+                for one, other in zip(plain.parameters(), again.parameters()):
+                    self.close(one.grad, other.grad, 1e-5)
+                for one, other in zip(plain.buffers(), again.buffers()):
+                    if one.dtype.is_floating_point and one.dim() == 1:
+                        self.close(one, other, 1e-6)
+                self.assertEqual(again[1].num_batches_tracked.item(), plain[1].num_batches_tracked.item())
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_averages_move_once_and_gradients_are_exact(self):
+        self.check(self.step)
+
+    def test_deferred(self):
+        def train(net, x, reentrant):
+            with renorm.deferred(net):
+                self.step(net, x, reentrant)
+
+        self.check(train)
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_several_forwards_before_the_backward_passes(self):
+        plain, again = self.net(), self.net()
+        inputs = [torch.randn(4, 3, 9, 9) for _ in range(20)]
+        for net, reentrant in ((plain, None), (again, False)):
+            losses = []
+            for x in inputs:
+                y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
+                losses.append(y.square().sum())
+            losses[3].backward(retain_graph=True)
+            losses[19].backward()
+        for one, other in zip(plain.parameters(), again.parameters()):
+            self.close(one.grad, other.grad, 1e-5)
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_a_forward_too_long_ago_is_an_error(self):
+        net = self.net()
+        first = checkpoint(net, torch.randn(4, 3, 9, 9), use_reentrant=False).square().sum()
+        for _ in range(40):
+            net(torch.randn(4, 3, 9, 9))
+        with self.assertRaisesRegex(RuntimeError, "renorm.deferred"):
+            first.backward()
+
+
+if __name__ == "__main__":
+    unittest.main()
