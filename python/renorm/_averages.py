@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _tensors
 from ._checks import Checked
-from ._history import Averages, History, Move, tells_recomputation
+from ._history import recorded, tells_recomputation
 
 
 def inside_ddp() -> bool:
@@ -70,20 +70,12 @@ class Averaged(Checked):
         if inside_ddp():
             self._note_process_group()
             batch_mean, batch_std = _over_ranks(batch_mean, batch_std, self._process_group)
-        averages = (mean, std, step)
-        history = self._recorded(averages) if tells_recomputation else None
+        if tells_recomputation:
+            history = recorded(self, mean, std, step)
         self._move_now(mean, std, step, batch_mean, batch_std, self.momentum)
-        if history is not None:
-            history.after_move(averages, Move(own_mean, batch_mean, batch_std, self.momentum))
-
-    @torch.jit.unused
-    def _recorded(self, averages: Averages) -> History:
-        """The history, ready for the next move."""
-        history = self._history
-        if history is None:
-            history = self._history = History()
-        history.before_move(averages)
-        return history
+        if tells_recomputation:
+            history.moves.append((own_mean, batch_mean, batch_std, self.momentum))
+            history.version = mean._version
 
     @torch.jit.unused
     def _move_now(

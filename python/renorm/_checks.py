@@ -36,7 +36,8 @@ class Checked(torch.nn.Module):
 
     def _check_input(self, input: Tensor, residual: Optional[Tensor]) -> None:
         rank = input.dim()
-        if rank < self._ranks[0] or rank > self._ranks[1]:
+        low, high = self._ranks
+        if rank < low or rank > high:
             raise ValueError(f"{self._kind}: input must be {self._shapes}, got {rank} dimension(s)")
         if not input.is_floating_point():
             raise TypeError(f"{self._kind}: input must have a floating dtype, got {input.dtype}")
@@ -44,7 +45,9 @@ class Checked(torch.nn.Module):
             if residual.shape != input.shape or residual.dtype != input.dtype:
                 raise ValueError(f"{self._kind}: residual must have the shape and the dtype of the input")
         if self.training or self.batch_statistics:
-            self._check_groups(input)
+            # A single example with a single position, or groups of them.
+            if self.group_size > 0 or input.numel() == self.num_features:
+                self._check_groups(input)
 
     def _check_groups(self, input: Tensor) -> None:
         batch = input.shape[0]

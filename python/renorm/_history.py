@@ -4,14 +4,14 @@ torch.utils.checkpoint runs a part of the model again in the backward pass, when
 keeps a copy of the averages from every few moves and the statistics of the moves since. Moving the copy again gives the
 averages before each of them, to the bit.
 """
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 Averages = Tuple[Tensor, Tensor, Tensor]  # running_mean, running_std, step
 
-# Moves per copy. The averages before the last _MOVES to 2 * _MOVES moves can be restored.
+# Moves per copy. The averages before the latest _MOVES to 2 * _MOVES moves can be restored.
 _MOVES = 16
 
 # 1.13 cannot tell that a backward pass is running.
@@ -23,51 +23,35 @@ def in_backward() -> bool:
     return tells_recomputation and torch._C._current_graph_task_id() != -1
 
 
-class Move(NamedTuple):
-    own_mean: Tensor  # the batch_mean of the forward, which identifies it
-    batch_mean: Tensor
-    batch_std: Tensor
-    momentum: Optional[float]
+# own_mean, batch_mean, batch_std, momentum: the batch_mean of the forward, which identifies it, and the move.
+Move = Tuple[Tensor, Tensor, Tensor, Optional[float]]
 
 
-class _Span:
-    """Averages, and the moves that followed."""
+class Span:
+    """A copy of the averages and the moves that followed."""
 
-    def __init__(self, averages: Averages) -> None:
+    def __init__(self, averages: Averages, previous: "Optional[Span]") -> None:
         self.averages = tuple(tensor.clone() for tensor in averages)
         self.moves: List[Move] = []
-
-
-def _versions(averages: Averages) -> Optional[Tuple[int, ...]]:
-    """Changes whenever somebody writes to the averages. None for inference tensors, which do not count."""
-    mean, std, step = averages
-    if mean.is_inference():
-        return None
-    return mean._version, std._version, step._version
-
-
-class History:
-    def __init__(self) -> None:
-        self._spans: List[_Span] = []
-        self._versions: Any = ()  # equal to no versions: the first move starts a span
-
-    def before_move(self, averages: Averages) -> None:
-        # Somebody else has written to the averages: the moves so far do not lead to them.
-        if self._versions != _versions(averages) or len(self._spans[-1].moves) == _MOVES:
-            self._spans.append(_Span(averages))
-            del self._spans[:-2]
-
-    def after_move(self, averages: Averages, move: Move) -> None:
-        self._versions = _versions(averages)
-        self._spans[-1].moves.append(move)
+        self.version = -1  # of running_mean after the latest move: others who write to it raise it
+        self.previous = previous
+        if previous is not None:
+            previous.previous = None
 
     def before(self, own_mean: Tensor, move: Callable[..., None]) -> Optional[Averages]:
         """The averages before the latest move that was made by a forward with the batch_mean `own_mean`."""
-        for span in reversed(self._spans):
-            for made in reversed(range(len(span.moves))):
-                if torch.equal(span.moves[made].own_mean, own_mean):
-                    averages = tuple(tensor.clone() for tensor in span.averages)
-                    for one in span.moves[:made]:
-                        move(*averages, one.batch_mean, one.batch_std, one.momentum)
-                    return averages
-        return None
+        for made in reversed(range(len(self.moves))):
+            if torch.equal(self.moves[made][0], own_mean):
+                averages = tuple(tensor.clone() for tensor in self.averages)
+                for _, batch_mean, batch_std, momentum in self.moves[:made]:
+                    move(*averages, batch_mean, batch_std, momentum)
+                return averages
+        return None if self.previous is None else self.previous.before(own_mean, move)
+
+
+def recorded(layer: Any, *averages: Tensor) -> Span:
+    """The span of the layer's history that the next move belongs to."""
+    history = layer._history
+    if history is None or history.version != averages[0]._version or len(history.moves) == _MOVES:
+        history = layer._history = Span(averages, history)  # a slow assignment, as every one of torch.nn.Module
+    return history

@@ -3,13 +3,21 @@ from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel as _DDP
 
 from . import _tensors
-from ._averages import Averaged, inside_ddp
+from ._averages import Averaged
 from ._checks import choice, warn_once
-from ._history import Move, in_backward, tells_recomputation
+from ._history import in_backward, recorded, tells_recomputation
 from ._library import has_kernels
 from .clip import ClipSchedule
+
+# Looked up once: a layer on a small tensor takes longer in Python than in the kernels.
+_backward_task = torch._C._current_graph_task_id if tells_recomputation else lambda: -1
+if has_kernels:
+    _batch_renorm_train = torch.ops.renorm.batch_renorm_train_.default
+    _batch_renorm_inference = torch.ops.renorm.batch_renorm_inference.default
+
 
 def _held_type(dtype: torch.dtype) -> torch.dtype:
     """The dtype of parameters and averages: float32 or wider."""
@@ -159,27 +167,28 @@ class BatchRenorm(Averaged):
         """Whether one call of an operator is the whole forward. A class made by a parametrization or by
         torch.nn.utils.stateless has parameters in other places."""
         return (
-            input.is_cpu
-            and type(self) in _PLAIN
+            type(self) in _PLAIN
+            and input.is_cpu
             and self.statistics == "immediate"
             and not self.batch_statistics
-            and self._buffers["running_mean"] is not None
-            and not inside_ddp()
-            and not in_backward()
+            and self.track_running_stats
+            and _DDP._active_ddp_module is None
+            and _backward_task() == -1
         )
 
     @torch.jit.unused
     def _train_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         parameters, buffers = self._parameters, self._buffers
-        averages = (buffers["running_mean"], buffers["running_std"], buffers["num_batches_tracked"])
+        mean, std, step = buffers["running_mean"], buffers["running_std"], buffers["num_batches_tracked"]
         if tells_recomputation:
-            history = self._recorded(averages)
-        output, batch_mean, batch_std = torch.ops.renorm.batch_renorm_train_(
-            input, parameters["weight"], parameters["bias"], *averages, buffers["clip_counts"], self.momentum, *self.clip,
-            self.eps, self.group_size, self.grouping, self.activation, residual
+            history = recorded(self, mean, std, step)
+        output, batch_mean, batch_std = _batch_renorm_train(
+            input, parameters["weight"], parameters["bias"], mean, std, step, buffers["clip_counts"], self.momentum,
+            *self.clip, self.eps, self.group_size, self.grouping, self.activation, residual
         )
         if tells_recomputation:
-            history.after_move(averages, Move(batch_mean, batch_mean, batch_std, self.momentum))
+            history.moves.append((batch_mean, batch_mean, batch_std, self.momentum))
+            history.version = mean._version
         return output
 
     @torch.jit.unused
@@ -188,7 +197,7 @@ class BatchRenorm(Averaged):
         mean, std = buffers["running_mean"], buffers["running_std"]
         if torch.onnx.is_in_onnx_export():
             return self._infer_for_onnx(input, residual, mean, std)
-        return torch.ops.renorm.batch_renorm_inference(
+        return _batch_renorm_inference(
             input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual
         )
 

@@ -127,25 +127,27 @@ variable_list gradients(const variable_list& saved, const NodeOptions& options, 
   return {dinput, dweight, dbias, dresidual};
 }
 
-// The nodes take the differentiable tensors as arguments of their own, and the rest in a struct without a
-// gradient.
+// The nodes take the differentiable tensors as arguments of their own, and the rest in structs without a
+// gradient. The statistics and the mask leave by a struct too: results of a node cost more than plain
+// tensors.
 struct BatchRenormGradient : torch::autograd::Function<BatchRenormGradient> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& /*input*/,
-                               const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
-                               const OptionalTensor& /*residual*/, const ForwardArguments* a) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& /*input*/,
+                            const OptionalTensor& /*weight*/, const OptionalTensor& /*bias*/,
+                            const OptionalTensor& /*residual*/, const ForwardArguments* a,
+                            ForwardTensors* result) {
     at::AutoDispatchBelowADInplaceOrView below;
-    auto [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = call_batch_renorm(*a);
+    *result = call_batch_renorm(*a);
+    const auto& [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = *result;
     save(context, arguments_of(*a), {0, a->activation, a->grouping, a->group_size}, mask,
          {batch_mean, batch_mean_low, batch_std, r, d});
-    context->mark_non_differentiable({batch_mean, batch_mean_low, batch_std, r, d, mask});
-    return {output, batch_mean, batch_mean_low, batch_std, r, d, mask};
+    return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
     variable_list result = gradients(context->get_saved_variables(),
                                      NodeOptions::unpacked(context->saved_data[kOptions].toInt()),
                                      grad_outputs[0], /*frozen=*/false);
-    result.emplace_back();  // the struct has no gradient
+    result.resize(6);  // the structs have no gradient
     return result;
   }
 };
@@ -193,8 +195,9 @@ ForwardTensors batch_renorm_autograd(const ForwardArguments& a) {
     return call_batch_renorm(a);
   }
   if (in_function_transform(arguments)) return batch_renorm_forward_composite(a);
-  variable_list result = BatchRenormGradient::apply(a.input, a.weight, a.bias, a.residual, &a);
-  return {result[0], result[1], result[2], result[3], result[4], result[5], result[6]};
+  ForwardTensors result;
+  std::get<0>(result) = BatchRenormGradient::apply(a.input, a.weight, a.bias, a.residual, &a, &result);
+  return result;
 }
 
 at::Tensor batch_renorm_inference_autograd(const InferenceArguments& a) {
