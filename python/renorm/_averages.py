@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _tensors
 from ._checks import Checked
-from ._history import recorded, tells_recomputation
+from ._history import recorded
 
 
 def inside_ddp() -> bool:
@@ -70,12 +70,11 @@ class Averaged(Checked):
         if inside_ddp():
             self._note_process_group()
             batch_mean, batch_std = _over_ranks(batch_mean, batch_std, self._process_group)
-        if tells_recomputation:
-            history = recorded(self, mean, std, step)
+        averages = (mean, std, step)
+        history = recorded(self, averages)
         self._move_now(mean, std, step, batch_mean, batch_std, self.momentum)
-        if tells_recomputation:
-            history.moves.append((own_mean, batch_mean, batch_std, self.momentum))
-            history.version = mean._version
+        if history is not None:
+            history.add(averages, (own_mean, batch_mean, batch_std, self.momentum))
 
     @torch.jit.unused
     def _move_now(

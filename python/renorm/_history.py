@@ -33,10 +33,14 @@ class Span:
     def __init__(self, averages: Averages, previous: "Optional[Span]") -> None:
         self.averages = tuple(tensor.clone() for tensor in averages)
         self.moves: List[Move] = []
-        self.version = -1  # of running_mean after the latest move: others who write to it raise it
+        self.version = -1  # after the latest move
         self.previous = previous
         if previous is not None:
             previous.previous = None
+
+    def add(self, averages: Averages, move: Move) -> None:
+        self.moves.append(move)
+        self.version = _version(averages)
 
     def before(self, own_mean: Tensor, move: Callable[..., None]) -> Optional[Averages]:
         """The averages before the latest move that was made by a forward with the batch_mean `own_mean`."""
@@ -49,9 +53,17 @@ class Span:
         return None if self.previous is None else self.previous.before(own_mean, move)
 
 
-def recorded(layer: Any, *averages: Tensor) -> Span:
-    """The span of the layer's history that the next move belongs to."""
+def _version(averages: Averages) -> int:
+    """Whoever writes to one of the averages raises it."""
+    mean, std, step = averages
+    return mean._version + std._version + step._version
+
+
+def recorded(layer: Any, averages: Averages) -> Optional[Span]:
+    """The span of the layer's history that the next move belongs to. None where moves are not recorded."""
+    if not tells_recomputation or averages[0].is_inference():
+        return None
     history = layer._history
-    if history is None or history.version != averages[0]._version or len(history.moves) == _MOVES:
+    if history is None or history.version != _version(averages) or len(history.moves) == _MOVES:
         history = layer._history = Span(averages, history)  # a slow assignment, as every one of torch.nn.Module
     return history

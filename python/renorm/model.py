@@ -37,7 +37,6 @@ def set_step(model: torch.nn.Module, step: int) -> None:
     for layer in _layers_of("set_step", model):
         if layer.num_batches_tracked is not None:
             layer.num_batches_tracked.fill_(step)
-            layer._history = None
 
 
 def set_statistics(model: torch.nn.Module, statistics: str) -> None:

@@ -164,10 +164,12 @@ class BatchRenorm(Averaged):
 
     @torch.jit.unused
     def _is_frequent(self, input: Tensor) -> bool:
-        """Whether one call of an operator is the whole forward. A class made by a parametrization or by
-        torch.nn.utils.stateless has parameters in other places."""
+        """Whether one call of an operator is the whole forward, with the parameters where torch.nn.Module keeps them. A
+        class made by a parametrization or by torch.nn.utils.stateless has them elsewhere."""
         return (
             type(self) in _PLAIN
+            and "weight" in self._parameters  # not with torch.nn.utils.weight_norm
+            and "bias" in self._parameters
             and input.is_cpu
             and self.statistics == "immediate"
             and not self.batch_statistics
@@ -179,16 +181,14 @@ class BatchRenorm(Averaged):
     @torch.jit.unused
     def _train_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         parameters, buffers = self._parameters, self._buffers
-        mean, std, step = buffers["running_mean"], buffers["running_std"], buffers["num_batches_tracked"]
-        if tells_recomputation:
-            history = recorded(self, mean, std, step)
+        averages = (buffers["running_mean"], buffers["running_std"], buffers["num_batches_tracked"])
+        history = recorded(self, averages)
         output, batch_mean, batch_std = _batch_renorm_train(
-            input, parameters["weight"], parameters["bias"], mean, std, step, buffers["clip_counts"], self.momentum,
+            input, parameters["weight"], parameters["bias"], *averages, buffers["clip_counts"], self.momentum,
             *self.clip, self.eps, self.group_size, self.grouping, self.activation, residual
         )
-        if tells_recomputation:
-            history.moves.append((batch_mean, batch_mean, batch_std, self.momentum))
-            history.version = mean._version
+        if history is not None:
+            history.add(averages, (batch_mean, batch_mean, batch_std, self.momentum))
         return output
 
     @torch.jit.unused

@@ -71,6 +71,28 @@ class State(Case):
         self.assertEqual(model[1].weight.grad.dtype, torch.float)
         self.assertEqual(model[1].running_mean.dtype, torch.float)
 
+    def test_parameters_in_other_places(self):
+        expected = BatchRenorm2d(3, clip=ramp())
+        for change in (lambda l: torch.nn.utils.weight_norm(l, "weight", dim=0),
+                       lambda l: torch.nn.utils.parametrize.register_parametrization(l, "bias", torch.nn.Identity()) and l):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # weight_norm is deprecated
+                layer = change(BatchRenorm2d(3, clip=ramp()))
+            x = torch.randn(6, 3, 4, 5)
+            self.close(layer(x), expected(x))
+            expected.reset_running_stats()
+
+    @unittest.skipUnless(hasattr(torch, "inference_mode"), "no torch.inference_mode")
+    def test_inference_mode(self):
+        with torch.inference_mode():
+            layer = trained(BatchRenorm2d(3, clip=ramp()), 5)
+            self.assertEqual(layer.num_batches_tracked.item(), 5)
+        layer = BatchRenorm2d(3)
+        with torch.inference_mode():
+            trained(layer, 2)
+        layer(torch.randn(4, 3, 5, 5)).sum().backward()
+        self.assertEqual(layer.num_batches_tracked.item(), 3)
+
     def test_default_dtype(self):
         try:
             torch.set_default_dtype(torch.double)
@@ -246,6 +268,20 @@ class Checkpoint(Case):
             losses[19].backward()
         for one, other in zip(plain.parameters(), again.parameters()):
             self.close(one.grad, other.grad, 1e-5)
+
+    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    def test_averages_that_somebody_changed(self):
+        for name in ("running_mean", "running_std", "num_batches_tracked"):
+            plain, again = self.net(), self.net()
+            inputs = [torch.randn(4, 3, 9, 9) for _ in range(6)]
+            for net, reentrant in ((plain, None), (again, False)):
+                for x in inputs[:5]:
+                    net(x)
+                getattr(net[1], name).add_(2)
+                net.zero_grad()
+                self.step(net, inputs[5], reentrant)
+            for one, other in zip(plain.parameters(), again.parameters()):
+                self.close(one.grad, other.grad, 1e-5)
 
     @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
     def test_a_forward_too_long_ago_is_an_error(self):
