@@ -102,7 +102,7 @@ def header(record: Dict[str, Any]) -> str:
         f"{f' ({capability})' if capability else ''}, Python {machine['python']}\n"
         f"{machine['cpu']}, {machine['cpus']} CPUs, load {machine['load_average'][0]:.1f}; {record['threads']} thread(s)\n"
         f"malloc: freed memory {malloc['freed_memory']}{f'; {environment}' if environment else ''}\n"
-        f"times: {record['statistic']}\n"
+        f"times: {record['statistic']}\n" + "".join(f"note: {note}\n" for note in record["notes"])
     )
 
 
@@ -177,7 +177,7 @@ def text(record: Dict[str, Any]) -> str:
     if "compile" in results:
         title = f"With torch.compile (Inductor, {results['compile']['inductor']}): our time, and the peer's time / ours"
         parts.append(layers_table(title, results["compile"]))
-        parts += [note + "\n" for note in results["compile"]["notes"]]
+        parts += [f"  {note}\n" for note in results["compile"]["notes"]]
     if "step" in results:
         parts.append(step_table(results["step"]))
     parts += [f"{name}: skipped, {reason}\n" for name, reason in record["skipped"].items()]

@@ -4,6 +4,7 @@ import gc
 import os
 import platform
 import random
+import re
 import statistics
 import sys
 import time
@@ -144,14 +145,25 @@ def machine() -> Dict[str, Any]:
 
 
 def torch_setting() -> Dict[str, Any]:
-    capability = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", None)
+    usage = re.search(r"CPU capability usage: (.+)", torch.__config__.show())
     return {
         "version": torch.__version__,
-        "cpu_capability": capability() if capability else None,
+        "cpu_capability": usage.group(1).strip() if usage else None,
         "mkldnn": torch.backends.mkldnn.is_available(),
         "mkl": torch.backends.mkl.is_available(),
         "compile": hasattr(torch, "compile"),
     }
+
+
+def notes(setting: Dict[str, Any], simd_flags: List[str]) -> List[str]:
+    """What makes figures of this machine doubtful."""
+    found = []
+    if setting["cpu_capability"] in ("DEFAULT", "NO AVX", "default"):
+        if any(flag.startswith("avx2") for flag in simd_flags):
+            found.append("PyTorch computes without AVX here, although the CPU has it, so its times are too long.")
+        elif not simd_flags:
+            found.append("/proc/cpuinfo cannot be read, so PyTorch computes without AVX and its times are too long.")
+    return found
 
 
 class Progress:

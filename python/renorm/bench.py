@@ -18,7 +18,7 @@ from ._bench_layers import (
     LAYOUTS, Case, Data, Disagreement, Layer, batch_norm, field, ours, tensor_renorm, verify, verify_compiled
 )
 from ._bench_timing import (
-    Effort, Progress, clock_name, keep_freed_memory, machine, malloc_setting, measure, torch_setting
+    Effort, Progress, clock_name, keep_freed_memory, machine, malloc_setting, measure, notes, torch_setting
 )
 from .clip import ClipSchedule
 from .modules import BatchRenorm2d
@@ -171,16 +171,16 @@ def _inductor_instructions() -> str:
 
 
 def _inductor_notes(instructions: str) -> List[str]:
-    notes = [
+    found = [
         "Compiled tensor operations are checked by their output only: their backward computes r and d again, from averages "
         "that have moved."
     ]
-    if not instructions.startswith("avx") and torch_setting()["cpu_capability"] not in (None, "DEFAULT", "NO AVX"):
-        notes.append(
+    if instructions == "scalar" and "avx2" in machine()["simd_flags"]:
+        found.append(
             "Inductor compiles scalar code here, so its times are too long; on Debian 13 install libsleef-dev and set "
             "LD_PRELOAD=libsleef.so.3."
         )
-    return notes
+    return found
 
 
 def _compiled_field(case: Case, data: Data) -> Dict[str, Layer]:
@@ -251,6 +251,7 @@ def run(options: Options) -> Dict[str, Any]:
         "results": {},
         "skipped": {},
     }
+    record["notes"] = notes(record["torch"], record["machine"]["simd_flags"])
     progress = Progress()
     runs = {"tiny": run_tiny, "layers": run_layers, "step": run_step, "compile": run_compile}
     try:
