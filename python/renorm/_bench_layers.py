@@ -128,14 +128,14 @@ def tensor_renorm(case: Case, data: Data) -> Layer:
 
 def field(case: Case, data: Data) -> Dict[str, Layer]:
     """All competitors of the section `layers`."""
-    layers = {"ours": ours(case, data), "batch_norm_relu": batch_norm(case, data), "tensor_ops": tensor_renorm(case, data)}
+    makers = {"ours": ours, "batch_norm_relu": batch_norm, "tensor_ops": tensor_renorm}
     if _library.has_kernels:
-        layers["ours_without_library"] = ours_without_library(case, data)
-    return layers
+        makers["ours_without_library"] = ours_without_library
+    return {name: make(case, data) for name, make in makers.items()}
 
 
-# Errors are relative to the largest value. Peers sum in plain float, which over a million values of a channel gives a few
-# 1e-4. Behind a ReLU a value that rounds to the other side of zero gains or loses its whole gradient: a few values of the
+# Errors are relative to the largest value. Peers sum in plain float, which gives a few 1e-4 over a million values.
+# Behind a ReLU a value that rounds to the other side of zero gains or loses its whole gradient: a few values of the
 # input's gradient may be off, and sums over a channel have a wider tolerance. A wrong formula gives far larger errors.
 TOLERANCE = {"output": 2e-3, "input_gradient": 2e-3, "parameter_gradient": 2e-2, "average": 2e-3}
 EXCEPTIONS = {"input_gradient": 1e-3}  # the fraction of values that may exceed the tolerance
@@ -170,7 +170,7 @@ def _check_layers(where: str, left: Layer, right: Layer, averages: List[str]) ->
 
 
 def verify(case: Case, data: Data) -> None:
-    """Compares outputs, gradients, averages and evaluation. Uses layers of its own, because a forward moves averages."""
+    """Compares outputs, gradients, averages and evaluation, of layers of its own because a forward moves averages."""
     where = f"{case.shape_name()} {case.layout}"
     averages = ["running_mean", "running_std"]
     as_batch_norm, theirs = ours(case, data, ClipSchedule.batch_norm()), batch_norm(case, data)
@@ -179,7 +179,8 @@ def verify(case: Case, data: Data) -> None:
     _check_layers(f"{where}, ours and BatchNorm2d", as_batch_norm, theirs, [])
     _check_layers(f"{where}, ours and tensor operations", ours(case, data), tensor_renorm(case, data), averages)
     if _library.has_kernels:
-        _check_layers(f"{where}, ours with and without library", ours(case, data), ours_without_library(case, data), averages)
+        without = ours_without_library(case, data)
+        _check_layers(f"{where}, ours with and without library", ours(case, data), without, averages)
 
 
 def verify_compiled(where: str, eager: Layer, compiled: Layer, gradients: bool) -> None:

@@ -100,7 +100,8 @@ def header(record: Dict[str, Any]) -> str:
     return (
         f"renorm {record['renorm']} ({library}), PyTorch {record['torch']['version']}"
         f"{f' ({capability})' if capability else ''}, Python {machine['python']}\n"
-        f"{machine['cpu']}, {machine['cpus']} CPUs, load {machine['load_average'][0]:.1f}; {record['threads']} thread(s)\n"
+        f"{machine['cpu']}, {machine['cpus']} CPUs, load {machine['load_average'][0]:.1f}, "
+        f"threads: {record['threads']}\n"
         f"malloc: freed memory {malloc['freed_memory']}{f'; {environment}' if environment else ''}\n"
         f"times: {record['statistic']}\n" + "".join(f"note: {note}\n" for note in record["notes"])
     )
@@ -124,7 +125,8 @@ def layers_table(title: str, section: Dict[str, Any]) -> str:
         figures = case["figures"]
         ours = figures["ours"]["best_us"]
         ratios = [f"{figures[peer]['best_us'] / ours:.2f}" for peer in peers]
-        rows.append([LAYOUT_NAMES[case["layout"]], PASS_NAMES[case["pass"]], case["shape"], f"{ours / 1e3:.3f}"] + ratios)
+        where = [LAYOUT_NAMES[case["layout"]], PASS_NAMES[case["pass"]], case["shape"]]
+        rows.append(where + [f"{ours / 1e3:.3f}"] + ratios)
     for statistic in ("best", "median"):
         for layout, passes in section[f"geometric_mean_{statistic}"].items():
             for which, means in passes.items():
@@ -147,7 +149,8 @@ def step_table(section: Dict[str, Any]) -> str:
     profile = [["one step by the profiler, ms"] + groups]
     for case in section["cases"]:
         for name, times in case["profile_ms"].items():
-            profile.append([f"{LAYOUT_NAMES[case['layout']]}, {name}"] + [f"{times.get(one, 0.0):.0f}" for one in groups])
+            cells = [f"{times.get(one, 0.0):.0f}" for one in groups]
+            profile.append([f"{LAYOUT_NAMES[case['layout']]}, {name}"] + cells)
     title = (
         f"A training step of {first['model']}, batch {first['batch']}, {first['pixels']} pixels: medians of "
         f"{len(first['ratios'])} rounds; {first['relus_fused']} ReLUs fused\n"

@@ -35,8 +35,8 @@ MAX_THREADS = 1024
 TINY_SHAPE = (4, 16, 4, 4)
 BATCH = 32
 SHAPES = [
-    (64, 112, 112), (64, 56, 56), (256, 56, 56), (128, 28, 28), (512, 28, 28), (256, 14, 14), (1024, 14, 14), (512, 7, 7),
-    (2048, 7, 7),
+    (64, 112, 112), (64, 56, 56), (256, 56, 56), (128, 28, 28), (512, 28, 28), (256, 14, 14), (1024, 14, 14),
+    (512, 7, 7), (2048, 7, 7),
 ]
 QUICK_SHAPES = [(64, 14, 14), (256, 7, 7)]
 COMPILE_SHAPES = [(256, 56, 56), (1024, 14, 14)]
@@ -103,8 +103,8 @@ def run_tiny(options: Options, progress: Progress) -> Dict[str, Any]:
 
 
 def _cases(options: Options, shapes: List[Any]) -> List[Case]:
-    batch = 8 if options.quick else BATCH
-    return [Case((batch, *shape), layout) for layout in LAYOUTS for shape in (QUICK_SHAPES if options.quick else shapes)]
+    batch, chosen = (8, QUICK_SHAPES) if options.quick else (BATCH, shapes)
+    return [Case((batch, *shape), layout) for layout in LAYOUTS for shape in chosen]
 
 
 def _measure_layers(case: Case, layers: Dict[str, Layer], options: Options, show: Callable[[str], None]) -> List[Any]:
@@ -172,8 +172,8 @@ def _inductor_instructions() -> str:
 
 def _inductor_notes(instructions: str) -> List[str]:
     found = [
-        "Compiled tensor operations are checked by their output only: their backward computes r and d again, from averages "
-        "that have moved."
+        "Compiled tensor operations are checked by their output only: their backward computes r and d again, from "
+        "averages that have moved."
     ]
     if instructions == "scalar" and "avx2" in machine()["simd_flags"]:
         found.append(
@@ -307,20 +307,25 @@ def _parser() -> argparse.ArgumentParser:
         description="Measures renorm's layers against PyTorch's on this machine.\n\n"
         "Competitors are first checked against each other, outputs and gradients, and then run interleaved in one\n"
         "process. With one thread a time is CPU time, otherwise wall time. Standard output shows the tables, and the\n"
-        "aims of the project beside the results. A full run takes about ten minutes.",
+        "aims of the project beside the results. A full run takes about ten minutes on a quiet machine.",
         epilog="sections:\n" + "".join(f"  {name:8} {what}\n" for name, what in SECTIONS.items())
-        + "\nexit codes: 0 measured, whether or not the aims are reached; 1 competitors disagree; 2 wrong usage",
+        + "\nexit codes: 0 measured, whether or not the aims are reached; 1 competitors disagree; 2 wrong usage;\n"
+        "  130 interrupted",
     )
     parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all figures to this file")
     parser.add_argument(
         "--quick", action="store_true",
-        help=f"small shapes and few rounds, under 20 seconds; sections {','.join(QUICK_SECTIONS)} unless --only names others",
+        help="small shapes and few rounds, under 20 seconds; sections "
+        f"{','.join(QUICK_SECTIONS)} unless --only names others",
     )
-    parser.add_argument("--threads", type=_threads, default=1, metavar="N", help="threads of PyTorch [1]; aims are for 1")
+    parser.add_argument(
+        "--threads", type=_threads, default=1, metavar="N", help="threads of PyTorch [1]; aims are for 1"
+    )
     parser.add_argument("--only", type=_sections, metavar="LIST", help="only these sections, separated by commas [all]")
     parser.add_argument(
         "--fresh-memory", action="store_true",
-        help="let malloc return freed memory to the system as the environment sets it, so that page faults are measured too",
+        help="let malloc return freed memory to the system, as the environment sets it, so that page faults are "
+        "measured too",
     )
     return parser
 

@@ -1,4 +1,4 @@
-"""python -m renorm.bench: the figures it writes, its checks of the competitors, and its errors. Times are not judged."""
+"""python -m renorm.bench: the figures it writes, its checks of the competitors, its errors. Times are not judged."""
 import contextlib
 import io
 import json
@@ -73,7 +73,8 @@ class QuickRun(unittest.TestCase):
     def test_layers_cover_both_layouts_and_passes(self):
         layers = self.record["results"]["layers"]
         covered = {(case["layout"], case["pass"]) for case in layers["cases"]}
-        self.assertEqual(covered, {(layout, which) for layout in ("nchw", "channels_last") for which in ("forward", "both")})
+        layouts, passes = ("nchw", "channels_last"), ("forward", "both")
+        self.assertEqual(covered, {(layout, which) for layout in layouts for which in passes})
         for case in layers["cases"]:
             self.assertLessEqual({"ours", "batch_norm_relu", "tensor_ops"}, set(case["figures"]))
             for figure in case["figures"].values():
