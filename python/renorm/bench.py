@@ -185,12 +185,12 @@ def _inductor_notes(instructions: str) -> List[str]:
 
 def _compiled_field(case: Case, data: Data) -> Dict[str, Layer]:
     """Eager and compiled competitors. The first call compiles."""
-    layers = {"ours": ours(case, data), "batch_norm_relu": batch_norm(case, data)}
-    eager = {**layers, "tensor_ops": tensor_renorm(case, data)}
-    for name, layer in eager.items():
-        compiled = layer.compiled()
+    makers = {"ours": ours, "batch_norm_relu": batch_norm, "tensor_ops": tensor_renorm}
+    layers = {name: makers[name](case, data) for name in ("ours", "batch_norm_relu")}
+    for name, make in makers.items():
+        compiled = make(case, data).compiled()
         where = f"{case.shape_name()} {case.layout}, {name} eager and compiled"
-        verify_compiled(where, layer, compiled, gradients=name != "tensor_ops")
+        verify_compiled(where, make(case, data), compiled, gradients=name != "tensor_ops")
         compiled.both()
         layers[f"{name}_compiled"] = compiled
     return layers
