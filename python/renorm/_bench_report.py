@@ -146,7 +146,7 @@ def step_table(section: Dict[str, Any]) -> str:
         ratios = [f"{value:.3f}" for value in (case["ratio_median"], min(case["ratios"]), max(case["ratios"]))]
         rows.append([LAYOUT_NAMES[case["layout"]]] + times + ratios)
         groups += [name for name in case["profile_ms"]["original"] if name not in groups]
-    profile = [["one step by the profiler, ms"] + groups]
+    profile = [["one step by the profiler, ms of wall time"] + groups]
     for case in section["cases"]:
         for name, times in case["profile_ms"].items():
             cells = [f"{times.get(one, 0.0):.0f}" for one in groups]
