@@ -5,7 +5,7 @@ JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572
 SUITE ?= trixie
 
 .DEFAULT_GOAL := help
-.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat test-cpus clean
+.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat test-cpus python clean
 
 help: ## list the targets
 	@echo "make TARGET [JOBS=n]"
@@ -27,6 +27,10 @@ build: ## optimized build: build/release/renorm and librenorm.so
 	@tools/setup
 	@cmake --preset release --log-level=WARNING >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
+
+python: ## the Python package in build/venv, a virtual environment
+	@tools/setup --python
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) tools/venv
 
 bench: build ## time the layer against LibTorch, oneDNN and plain tensor operations
 	build/release/renorm bench layer
