@@ -147,6 +147,8 @@ class Wheel(bdist_wheel):
 
 
 os.chdir(ROOT)
+# No requirement of torch: the build already has the right one, and pip would check the requirements of torch too, of
+# which Debian 13 has other versions.
 BUILD.mkdir(parents=True, exist_ok=True)
 setup(
     name="renorm",
@@ -154,7 +156,6 @@ setup(
     description="Batch Renormalization for PyTorch",
     license="BSD-3-Clause",
     python_requires=">=3.9",
-    install_requires=["torch>=1.13.0a0"],
     packages=["renorm"],
     package_dir={"": "python"},
     package_data={"renorm": ["py.typed"]},
