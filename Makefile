@@ -5,7 +5,7 @@ JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { fit = int($$2 / 1572
 SUITE ?= trixie
 
 .DEFAULT_GOAL := help
-.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat test-cpus python clean
+.PHONY: help run reproduce test build bench lint asan tsan fuzz soak compat test-cpus python deb clean
 
 help: ## list the targets
 	@echo "make TARGET [JOBS=n]"
@@ -31,6 +31,14 @@ build: ## optimized build: build/release/renorm and librenorm.so
 python: ## the Python package in build/venv, a virtual environment
 	@tools/setup --python
 	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) tools/venv
+
+deb: ## Debian packages in build/deb: renorm, librenorm-dev, python3-renorm
+	@tools/setup --deb
+	@cmake --preset deb --log-level=WARNING >/dev/null
+	@cmake --build --preset deb --parallel $(JOBS)
+	@rm -f build/deb/*.deb
+	@cpack --preset deb >build/deb/cpack.log || { cat build/deb/cpack.log; exit 1; }
+	@ls build/deb/*.deb
 
 bench: build ## time the layer against LibTorch, oneDNN and plain tensor operations
 	build/release/renorm bench layer
