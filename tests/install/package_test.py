@@ -11,7 +11,7 @@ import tempfile
 
 folder, library, source = map(pathlib.Path, sys.argv[1:])
 package = folder / "renorm"
-names = {str(file.relative_to(package)) for file in package.rglob("*") if file.is_file()}
+names = {str(file.relative_to(package)) for file in package.rglob("*") if file.is_file() and file.suffix != ".pyc"}
 modules = {str(file.relative_to(source / "python/renorm")) for file in (source / "python/renorm").rglob("*.py")}
 assert "__init__.py" in modules
 assert names == modules | {"py.typed", "library.json"}, f"{sorted(names)} installed, sources: {sorted(modules)}"
