@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import ExecError, PlatformError
@@ -156,7 +156,7 @@ setup(
     description="Batch Renormalization for PyTorch",
     license="BSD-3-Clause",
     python_requires=">=3.9",
-    packages=["renorm"],
+    packages=find_packages("python"),
     package_dir={"": "python"},
     package_data={"renorm": ["py.typed"]},
     ext_modules=[Extension("renorm.librenorm", [])],

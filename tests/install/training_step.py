@@ -6,9 +6,7 @@ import json
 import os
 import pathlib
 import sys
-import warnings
 
-warnings.simplefilter("error", UserWarning)
 import renorm
 import torch
 

@@ -50,8 +50,8 @@ copy_sources(scratch / "source")
 # A wheel has what the sources have, not what an earlier build had.
 stale = scratch / "source/python/renorm/removed.py"
 python = scratch / "venv/bin/python"
-if not run(sys.executable, "-m", "venv", "--system-site-packages", "venv") or not run(
-        python, "-c", "import setuptools\ntry: import setuptools.command.bdist_wheel\nexcept ImportError: import wheel"):
+has_tools = "import setuptools\ntry: import setuptools.command.bdist_wheel\nexcept ImportError: import wheel"
+if not run(sys.executable, "-m", "venv", "--system-site-packages", "venv") or not run(python, "-c", has_tools):
     print("skipped: no venv, pip, setuptools or wheel for this Python")
     sys.exit()
 
@@ -70,5 +70,6 @@ assert run(python, pathlib.Path(__file__).with_name("training_step.py"), install
 # Problems are one sentence.
 environment["RENORM_PREBUILT"] = str(scratch / "librenorm.so")
 failed = subprocess.run(build, cwd=scratch, env=environment, text=True, capture_output=True)
-assert failed.returncode != 0 and f"error: renorm: there is no {scratch / 'librenorm.so'}" in failed.stderr, failed.stderr
+sentence = f"error: renorm: there is no {scratch / 'librenorm.so'}"
+assert failed.returncode != 0 and sentence in failed.stderr, failed.stderr
 shutil.rmtree(scratch)
