@@ -31,9 +31,10 @@ if(NOT RENORM_INSTALL)
 endif()
 
 cmake_path(ABSOLUTE_PATH RENORM_PYTHON_DIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE renorm_python_folder)
-file(RELATIVE_PATH renorm_library_folder ${renorm_python_folder}/renorm ${CMAKE_INSTALL_FULL_LIBDIR})
+file(RELATIVE_PATH renorm_library_path ${renorm_python_folder}/renorm
+  ${CMAKE_INSTALL_FULL_LIBDIR}/$<TARGET_SONAME_FILE_NAME:renorm>)
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/python/library.json CONTENT
-  "{${renorm_versions}, \"library\": \"${renorm_library_folder}/$<TARGET_SONAME_FILE_NAME:renorm>\"}\n")
+  "{${renorm_versions}, \"library\": \"${renorm_library_path}\"}\n")
 # A package that pip installed as editable has files of another build here.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/renorm DESTINATION ${RENORM_PYTHON_DIR} COMPONENT python
   FILES_MATCHING PATTERN "*.py" PATTERN py.typed PATTERN __pycache__ EXCLUDE)
