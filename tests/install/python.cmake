@@ -1,6 +1,6 @@
-# cmake -DTORCH= -DSCRIPT= -DARGUMENTS= -P python.cmake
-# Runs the script with a Python whose torch is the LibTorch of this build (the file TORCH): two
-# copies of LibTorch in one process would clash.
+# cmake -DTORCH= -DSCRIPT= [-DARGUMENTS=] -P python.cmake
+# Runs the script by a Python whose torch is the LibTorch of this build (the file TORCH): two copies of LibTorch in one
+# process would clash.
 set(has_this_torch [=[
 import os, sys, torch
 folder = os.path.dirname(os.path.realpath(sys.argv[1]))
