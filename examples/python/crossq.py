@@ -169,10 +169,11 @@ def train(norm, seeds, base_seed, steps, every):
     """Returns evaluated at steps 0, every, 2 * every, ...: [evaluations, seeds]."""
     generators = [torch.Generator().manual_seed(base_seed + seed) for seed in range(seeds)]
     agent, pendulum, replay = Agent(norm, generators), Pendulum(generators), Replay(steps, seeds)
+    random_steps = min(RANDOM_STEPS, steps // 2)
     returns = [evaluate(agent, base_seed)]
     for step in range(1, steps + 1):
         state = pendulum.observe()
-        if step <= RANDOM_STEPS:
+        if step <= random_steps:
             action = per_seed(generators, lambda g: torch.rand(1, 1, generator=g) * 2 - 1)
         else:
             with torch.no_grad():
@@ -181,7 +182,7 @@ def train(norm, seeds, base_seed, steps, every):
         replay.add(state, action, reward.unsqueeze(-1), pendulum.observe())
         if step % EPISODE == 0:
             pendulum.reset()
-        if step > min(RANDOM_STEPS, steps // 2):
+        if step > random_steps:
             agent.update(*replay.sample(generators))
         if step % every == 0:
             returns.append(evaluate(agent, base_seed))
@@ -198,7 +199,7 @@ def main():
     parser.add_argument("--png", default="crossq.png", help="where to draw the curves")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    steps = options.steps or (120 if options.quick else 6000)
+    steps = options.steps or (120 if options.quick else 8000)
     every = max(steps // 12, 1)
     clip = renorm.ClipSchedule.paper(steps)
     norms = {
