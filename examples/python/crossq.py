@@ -199,8 +199,8 @@ def main():
     parser.add_argument("--png", default="crossq.png", help="where to draw the curves")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    steps = options.steps or (120 if options.quick else 8000)
-    every = max(steps // 12, 1)
+    steps = options.steps or (128 if options.quick else 8000)
+    every = max(steps // 16, 1)
     clip = renorm.ClipSchedule.paper(steps)
     norms = {
         "none": lambda channels: nn.Identity(),
@@ -216,13 +216,15 @@ def main():
 
 
 def report(curves, every, png):
+    """`curves` is {name of the norm: returns [evaluations, seeds]}."""
+    steps = [row * every for row in range(len(curves["none"]))]
     print("\nreturn per episode, mean over seeds (minimum .. maximum)")
     print(f"{'steps':>6}" + "".join(f" | {name:^24}" for name in curves))
-    for row in range(len(next(iter(curves.values())))):
+    for row, step in enumerate(steps):
         cells = [f"{at.mean():7.0f} ({at.min():.0f} .. {at.max():.0f})" for at in (curve[row] for curve in curves.values())]
-        print(f"{row * every:6d}" + "".join(f" | {cell:<24}" for cell in cells))
-    line_chart(png, "Pendulum: return per episode, mean and range over seeds", "environment steps",
-               [row * every for row in range(len(cells))], {name: curve.tolist() for name, curve in curves.items()})
+        print(f"{step:6d}" + "".join(f" | {cell:<24}" for cell in cells))
+    line_chart(png, "Pendulum: return per episode, mean and range over seeds", "environment steps", steps,
+               {name: curve.tolist() for name, curve in curves.items()})
     print(f"curves: {png}")
 
 

@@ -52,6 +52,9 @@ def _ticks(low, high):
 def line_chart(path, title, x_label, xs, lines, width=760, height=460):
     """Draws `lines`, {name: rows}, where a row has the values at one of the increasing `xs`: a line of their means on a
     band from minimum to maximum."""
+    for name, rows in lines.items():
+        if len(rows) != len(xs):
+            raise ValueError(f"line_chart: {name!r} must have one row per x, got {len(rows)} rows and {len(xs)} xs")
     canvas, values = _Canvas(width, height), [value for rows in lines.values() for row in rows for value in row]
     low, high = min(values), max(values)
     high += 0.05 * (high - low) or 1.0

@@ -67,7 +67,7 @@ class Examples(unittest.TestCase):
 
     def test_crossq_draws_the_returns_of_its_table(self):
         table = self.table_of("crossq.py", "--seeds", "2", "--png", "curves.png")
-        self.assertEqual(list(table), [str(10 * row) for row in range(13)])
+        self.assertEqual(list(table), [str(8 * row) for row in range(17)])
         for cells in table.values():
             # Three norms: mean (minimum .. maximum)
             self.assertEqual(len(cells), 12)
