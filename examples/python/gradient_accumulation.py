@@ -91,9 +91,23 @@ def difference(value, reference):
     return ((value - reference).norm() / reference.norm()).item()
 
 
-def flat(model, wanted):
-    """All entries of the state that `wanted` selects by name, in one tensor."""
-    return torch.cat([value.flatten() for name, value in model.state_dict().items() if wanted(name)])
+def state(model, averages):
+    """All averages of the model, or all its weights, in one tensor."""
+    entries = [(name, value) for name, value in model.state_dict().items() if value.is_floating_point()]
+    return torch.cat([value.flatten() for name, value in entries if ("running" in name) == averages])
+
+
+@torch.no_grad()
+def accuracy(model, images, labels):
+    return 100.0 * (model.eval()(images).argmax(1) == labels).float().mean().item()
+
+
+def measure(model, reference, way, images, labels):
+    """The columns of the table."""
+    reached = renorm.layers(model)[0][1].num_batches_tracked.item()
+    weights, averages = [difference(state(model, one), state(reference, one)) for one in (False, True)]
+    order = order_dependence(model, way, images[:BATCH], labels[:BATCH])
+    return way, reached, weights, averages, order, accuracy(model, images, labels)
 
 
 def main():
@@ -118,25 +132,8 @@ def main():
         begin = time.perf_counter()
         train(model, way, patterns, steps)
         print(f"{way}: {time.perf_counter() - begin:.1f} s", flush=True)
-
-        def is_average(name):
-            return "running" in name
-
-        def is_weight(name):
-            return not is_average(name) and "tracked" not in name
-
-        reference = models["whole batch"]
-        images, labels = draw(patterns, 2000)
-        reached = renorm.layers(model)[0][1].num_batches_tracked.item()
-        rows.append((way, reached, difference(flat(model, is_weight), flat(reference, is_weight)),
-                     difference(flat(model, is_average), flat(reference, is_average)),
-                     order_dependence(model, way, images[:BATCH], labels[:BATCH]), accuracy(model, images, labels)))
+        rows.append(measure(model, models["whole batch"], way, *draw(patterns, 2000)))
     report(rows, steps)
-
-
-@torch.no_grad()
-def accuracy(model, images, labels):
-    return 100.0 * (model.eval()(images).argmax(1) == labels).float().mean().item()
 
 
 def report(rows, steps):

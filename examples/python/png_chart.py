@@ -38,8 +38,9 @@ class _Canvas:
         stride = 3 * self.width
         rows = b"".join(b"\0" + self.pixels[at:at + stride] for at in range(0, len(self.pixels), stride))
         header = struct.pack(">IIBBBBB", self.width, self.height, 8, 2, 0, 0, 0)  # 8 bits, RGB
+        body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
         with open(path, "wb") as file:
-            file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+            file.write(b"\x89PNG\r\n\x1a\n" + body)
 
 
 def _ticks(low, high):
@@ -49,47 +50,61 @@ def _ticks(low, high):
     return [step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
+class _Plot:
+    """The area inside of the axes."""
+
+    def __init__(self, canvas, xs, low, high):
+        self.canvas, self.xs, self.low, self.high = canvas, xs, low, high
+        self.columns = range(_LEFT, canvas.width - _RIGHT)
+
+    def column(self, x):
+        return _LEFT + len(self.columns) * (x - self.xs[0]) / (self.xs[-1] - self.xs[0])
+
+    def row(self, value):
+        return _TOP + (self.canvas.height - _TOP - _BOTTOM) * (self.high - value) / (self.high - self.low)
+
+    def draw_axes(self):
+        for tick in _ticks(self.low, self.high):
+            for column in self.columns:
+                self.canvas.dot(column, self.row(tick), (225, 225, 225))
+            self.canvas.text(_LEFT - 8 * len(f"{tick:g}") - 8, self.row(tick) - 5, f"{tick:g}")
+        for tick in _ticks(self.xs[0], self.xs[-1]):
+            at = self.column(tick) - 4 * len(f"{tick:g}")
+            self.canvas.text(at, self.canvas.height - _BOTTOM + 10, f"{tick:g}")
+
+    def at(self, column, values):
+        """The row of a curve at a column, between two of its values."""
+        after = next(i for i in range(1, len(self.xs)) if self.column(self.xs[i]) >= column)
+        left, right = self.column(self.xs[after - 1]), self.column(self.xs[after])
+        share = (column - left) / (right - left)
+        return self.row(values[after - 1] + share * (values[after] - values[after - 1]))
+
+    def draw_line(self, rows, color):
+        highest, lowest, means = [[f(row) for row in rows] for f in (max, min, lambda row: sum(row) / len(row))]
+        last = self.row(means[0])
+        for column in self.columns:
+            for row in range(int(self.at(column, highest)), int(self.at(column, lowest)) + 1):
+                self.canvas.dot(column, row, color, opacity=0.15)
+            here = self.at(column, means)
+            for row in range(int(min(last, here)), int(max(last, here)) + 1):
+                self.canvas.dot(column - 1, row - 1, color, size=3)
+            last = here
+
+
 def line_chart(path, title, x_label, xs, lines, width=760, height=460):
-    """Draws `lines`, {name: rows}, where a row has the values at one of the increasing `xs`: a line of their means on a
-    band from minimum to maximum."""
+    """Draws up to four `lines`, {name: rows}, where a row has the values at one of the increasing `xs`: a line of their
+    means on a band from minimum to maximum."""
     for name, rows in lines.items():
         if len(rows) != len(xs):
             raise ValueError(f"line_chart: {name!r} must have one row per x, got {len(rows)} rows and {len(xs)} xs")
-    canvas, values = _Canvas(width, height), [value for rows in lines.values() for row in rows for value in row]
-    low, high = min(values), max(values)
-    high += 0.05 * (high - low) or 1.0
-    inner_width, inner_height = width - _LEFT - _RIGHT, height - _TOP - _BOTTOM
-
-    def across(x):
-        return _LEFT + inner_width * (x - xs[0]) / (xs[-1] - xs[0])
-
-    def down(value):
-        return _TOP + inner_height * (high - value) / (high - low)
-
-    for tick in _ticks(low, high):
-        for x in range(_LEFT, width - _RIGHT):
-            canvas.dot(x, down(tick), (225, 225, 225))
-        canvas.text(_LEFT - 8 * len(f"{tick:g}") - 8, down(tick) - 5, f"{tick:g}")
-    for tick in _ticks(xs[0], xs[-1]):
-        canvas.text(across(tick) - 4 * len(f"{tick:g}"), height - _BOTTOM + 10, f"{tick:g}")
+    values = [value for rows in lines.values() for row in rows for value in row]
+    margin = 0.05 * (max(values) - min(values)) or 1.0
+    canvas = _Canvas(width, height)
+    plot = _Plot(canvas, xs, min(values), max(values) + margin)
+    plot.draw_axes()
     canvas.text(_LEFT, 12, title)
     canvas.text(width - _RIGHT - 8 * len(x_label), height - 22, x_label)
     for at, ((name, rows), color) in enumerate(zip(lines.items(), _COLORS)):
-        canvas.text(_LEFT + at * inner_width // len(lines), 32, "- " + name, color)
-        for x in range(_LEFT, width - _RIGHT):
-            place = (x - _LEFT) / inner_width * (xs[-1] - xs[0]) + xs[0]
-            after = next(i for i in range(1, len(xs)) if xs[i] >= place or i == len(xs) - 1)
-            share = (place - xs[after - 1]) / (xs[after] - xs[after - 1])
-
-            def between(function):
-                first, second = down(function(rows[after - 1])), down(function(rows[after]))
-                return first + share * (second - first)
-
-            for y in range(int(between(max)), int(between(min)) + 1):
-                canvas.dot(x, y, color, opacity=0.15)
-            middle = between(lambda row: sum(row) / len(row))
-            last = middle if x == _LEFT else last
-            for y in range(int(min(last, middle)), int(max(last, middle)) + 1):
-                canvas.dot(x - 1, y - 1, color, size=3)
-            last = middle
+        canvas.text(_LEFT + at * len(plot.columns) // len(lines), 32, "- " + name, color)
+        plot.draw_line(rows, color)
     canvas.save(path)

@@ -17,11 +17,14 @@ class Examples(unittest.TestCase):
 
     def run_example(self, name, *arguments):
         """The finished process of `name --quick`, run in an empty folder."""
-        search = os.pathsep.join(os.path.abspath(one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one)
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder)
+        if environment.get("RENORM_LIBRARY", "none") != "none":
+            environment["RENORM_LIBRARY"] = os.path.abspath(environment["RENORM_LIBRARY"])
         command = [sys.executable, str(EXAMPLES / name), "--quick", "--threads", "1", *arguments]
         return subprocess.run(
-            command, cwd=self.folder, env=dict(os.environ, PYTHONPATH=search), stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, universal_newlines=True
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            universal_newlines=True
         )
 
     def table_of(self, name, *arguments):
