@@ -39,6 +39,14 @@ def set_step(model: torch.nn.Module, step: int) -> None:
             layer.num_batches_tracked.fill_(step)
 
 
+def set_momentum(model: torch.nn.Module, momentum: Optional[float]) -> None:
+    """Sets the weight of the new value in the averages of every layer; None is a cumulative average."""
+    if momentum is not None and not 0 <= momentum <= 1:
+        raise ValueError(f"renorm.set_momentum: momentum must be in [0, 1] or None, got {momentum}")
+    for layer in _layers_of("set_momentum", model):
+        layer.momentum = None if momentum is None else float(momentum)
+
+
 def set_statistics(model: torch.nn.Module, statistics: str) -> None:
     """Sets when the averages of every layer move: "immediate" or "deferred"."""
     choice("renorm.set_statistics", "statistics", statistics)

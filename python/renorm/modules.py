@@ -289,8 +289,9 @@ class BatchRenorm(Averaged):
         return output.relu() if self.activation == "relu" else output
 
     def train(self, mode: bool = True) -> "BatchRenorm":
-        """Sets the mode. A layer that has only ever been batchnorm is probably not what was intended, and warns."""
-        if self.training and not mode and self.clip_counts is not None and self.clip.hold >= 0:
+        """Sets the mode. A layer that leaves training before the hold of the default schedule ended warns once: the
+        schedule is probably too long for the run."""
+        if self.training and not mode and self.clip_counts is not None and self.clip == ClipSchedule.paper():
             if not self.clip_counts.is_meta and self.clip_counts[0] > 0:
                 step = int(self.num_batches_tracked)
                 if step <= self.clip.hold + 1:

@@ -168,7 +168,7 @@ class Modes(Case):
             layer.eval()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            trained(BatchRenorm2d(3, clip=ramp()), 9).eval()
+            trained(BatchRenorm2d(3, clip=ClipSchedule.paper(20000))).eval()
             BatchRenorm2d(3).eval()
 
 

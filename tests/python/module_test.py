@@ -118,9 +118,11 @@ class State(Case):
         model = torch.nn.Sequential(BatchRenorm2d(3), BatchRenorm2d(3))
         renorm.set_clip(model, ClipSchedule.paper(1300))
         renorm.set_step(model, 17)
+        renorm.set_momentum(model, 0.5)
         for _, layer in renorm.layers(model):
             self.assertEqual(layer.clip.hold, 50)
             self.assertEqual(layer.num_batches_tracked.item(), 17)
+            self.assertEqual(layer.momentum, 0.5)
 
 
 class Script(Case):
