@@ -19,7 +19,7 @@ assert described["renorm"] == renorm.__version__, f"{described} beside renorm {r
 assert torch.__version__.startswith(described["torch"]), f"{described} with torch {torch.__version__}"
 
 torch.manual_seed(1)
-layer = renorm.BatchRenorm2d(3)
+layer = renorm.BatchRenorm2d(3, clip=renorm.ClipSchedule.constant(3.0, 5.0))
 before = layer.weight.detach().clone()
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 layer(torch.randn(4, 3, 5, 5) + 1).square().mean().backward()
