@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _tensors
 from ._checks import Checked
-from ._history import recorded
+from ._history import History, record_of, recognises_recomputation
 
 
 def inside_ddp() -> bool:
@@ -15,13 +15,12 @@ def inside_ddp() -> bool:
     return DistributedDataParallel._active_ddp_module is not None
 
 
-def _over_ranks(batch_mean: Tensor, batch_std: Tensor, group: Any) -> Tuple[Tensor, Tensor]:
-    """The mean over the groups of all ranks, as the statistics of one group."""
+def _sums_over_ranks(batch_mean: Tensor, batch_std: Tensor) -> Tuple[Tensor, Tensor]:
+    """The sums of batch_mean and batch_std over the groups of all ranks, [2, channels], and the number of groups."""
     count = batch_mean.new_full((1,), batch_mean.shape[0])
     sums = torch.cat([batch_mean.detach().sum(0), batch_std.detach().sum(0), count])
-    torch.distributed.all_reduce(sums, group=group)
-    mean, std = (sums[:-1] / sums[-1]).reshape(2, 1, -1)
-    return mean, std
+    torch.distributed.all_reduce(sums, group=DistributedDataParallel._active_ddp_module.process_group)
+    return sums[:-1].reshape(2, -1), sums[-1]
 
 
 class Averaged(Checked):
@@ -47,15 +46,8 @@ class Averaged(Checked):
         with torch.no_grad():
             collected.add_(torch.stack([batch_mean.sum(0), batch_std.sum(0)]))
             groups.add_(batch_mean.shape[0])
-        if not torch.jit.is_scripting():
-            if not _tensors.is_compiling():
-                self._note_process_group()
 
     def _move(self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor) -> None:
-        if not torch.jit.is_scripting():
-            if not _tensors.is_compiling():
-                self._move_eagerly(mean, std, step, batch_mean, batch_std)
-                return
         if self._kernels and (torch.jit.is_scripting() or batch_mean.is_cpu):
             torch.ops.renorm.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
         else:
@@ -63,63 +55,87 @@ class Averaged(Checked):
                 _tensors.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
 
     @torch.jit.unused
-    def _move_eagerly(self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor) -> None:
-        """Moves the averages, by the statistics of all ranks inside of DistributedDataParallel, and records the move
-        for a recomputation of this forward in the backward pass."""
-        own_mean = batch_mean
-        if inside_ddp():
-            self._note_process_group()
-            batch_mean, batch_std = _over_ranks(batch_mean, batch_std, self._process_group)
-        averages = (mean, std, step)
-        history = recorded(self, averages)
-        self._move_now(mean, std, step, batch_mean, batch_std, self.momentum)
-        if history is not None:
-            history.add(averages, (own_mean, batch_mean, batch_std, self.momentum))
+    def _end_eagerly(
+        self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor, r: Tensor, d: Tensor
+    ) -> None:
+        """After a forward in eager mode: counts clips, records the forward, and moves the averages or collects. Inside
+        DistributedDataParallel by the statistics of all ranks, of which some may have no example."""
+        if _tensors.is_batched(batch_mean):  # vmap has no rule for our operators
+            self._end_in_vmap(mean, std, step, batch_mean, batch_std)
+            return
+        if batch_mean.shape[0] > 0:
+            self._count_clips(batch_mean, batch_std, mean, std, step, r, d)
+            if recognises_recomputation and not _tensors.in_transform():
+                self._record(record_of(mean, std, step, batch_mean, batch_std))
+        if not inside_ddp():
+            if batch_mean.shape[0] > 0:
+                self._collect(batch_mean, batch_std) if self.statistics == "deferred" else self._move_now(batch_mean, batch_std)
+            return
+        sums, count = _sums_over_ranks(batch_mean, batch_std)
+        if batch_mean.shape[0] == 0 and count.item() == 0:
+            return
+        if self.statistics == "deferred":
+            self.collected.add_(sums)
+            self.collected_groups.add_(count.to(torch.int64))
+        else:
+            self._move_now(*(sums / count).unsqueeze(1))
 
     @torch.jit.unused
-    def _move_now(
-        self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor, momentum: Optional[float]
-    ) -> None:
+    def _end_in_vmap(self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor) -> None:
+        with torch.no_grad():
+            if self.statistics == "deferred":
+                self._collect(batch_mean, batch_std)
+            else:
+                _tensors.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
+
+    @torch.jit.unused
+    def _record(self, record: Tensor) -> None:
+        if self._history is None:
+            self._history = History()
+        self._history.add(record)
+
+    @torch.jit.unused
+    def _move_now(self, batch_mean: Tensor, batch_std: Tensor) -> None:
+        averages = (self.running_mean, self.running_std, self.num_batches_tracked)
         if self._kernels and batch_mean.is_cpu:
-            torch.ops.renorm.move_averages_(mean, std, step, batch_mean, batch_std, momentum)
+            try:
+                torch.ops.renorm.move_averages_(*averages, batch_mean, batch_std, self.momentum)
+            except RuntimeError:
+                self._check_finite(batch_mean, batch_std)
+                raise
             return
         with torch.no_grad():
-            if batch_mean.is_cpu:  # the host need not wait for anything
+            if batch_mean.is_cpu and not _tensors.in_transform():  # the host need not wait for anything
                 self._check_finite(batch_mean, batch_std)
-            _tensors.move_averages_(mean, std, step, batch_mean, batch_std, momentum)
+            _tensors.move_averages_(*averages, batch_mean, batch_std, self.momentum)
 
     @torch.jit.unused
     def _forward_again(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
-        """A forward inside of a backward pass: torch.utils.checkpoint computes an earlier one again. It must see the
-        averages of the first time, and nothing moves or is counted."""
-        mean, std, step = self.running_mean, self.running_std, self.num_batches_tracked
-        if self.statistics == "deferred":
-            return self._train(input, residual, mean, std, step)[0]
+        """A forward inside a backward pass, of a layer with records: torch.utils.checkpoint computes an earlier one
+        again. It has the averages of the first time, and nothing moves or is counted."""
+        present = (self.running_mean, self.running_std, self.num_batches_tracked)
         with torch.no_grad():
-            own_mean = self._train(input, residual, mean, std, step)[1]
-        first = None if self._history is None else self._history.before(own_mean, self._move_now)
+            _, batch_mean, batch_std, _, _ = self._train(input, residual, *present)
+            first = self._history.averages_of(batch_mean, batch_std)
         if first is not None:
             return self._train(input, residual, *first)[0]
+        if self.statistics == "deferred" and not self.collected_groups == 0:
+            return self._train(input, residual, *present)[0]  # nothing has moved since the first time
         raise RuntimeError(
-            f"{self._who()}: a forward is computed again in the backward pass, and its first computation is not among "
-            "the layer's latest ones; use `with renorm.deferred(model):` around the training step"
+            f"{self._who()}: a forward inside a backward pass must be one of the layer's latest 16, computed again, and "
+            "this is none of them, or several with the same input; use `with renorm.deferred(model):` around the "
+            "training step"
         )
-
-    def _note_process_group(self) -> None:
-        ddp = DistributedDataParallel._active_ddp_module
-        if ddp is not None:
-            self._process_group = ddp.process_group
 
     def commit(self) -> bool:
         """Deferred statistics: moves the averages once by the mean over all groups collected since the last commit, and
-        counts one step. Returns False if nothing was collected. renorm.commit(model) does this for all layers and over
-        all ranks."""
+        counts one step. Returns False if nothing was collected. renorm.commit(model) does this for all layers."""
         if self.collected_groups is None or self.statistics == "immediate" or self.collected_groups.item() == 0:
             return False
         self._check_collected()
-        groups = self.collected_groups.to(self.collected.dtype)
-        mean, std = self.collected / groups
-        self._commit(mean.unsqueeze(0), std.unsqueeze(0))
+        mean, std = self.collected / self.collected_groups.to(self.collected.dtype)
+        self._move_now(mean.unsqueeze(0), std.unsqueeze(0))
+        self.discard()
         return True
 
     def _check_collected(self) -> None:
@@ -128,15 +144,8 @@ class Averaged(Checked):
             self.discard()
             self._check_finite(collected[:1], collected[1:])
 
-    def _commit(self, batch_mean: Tensor, batch_std: Tensor) -> None:
-        self._move_now(
-            self.running_mean, self.running_std, self.num_batches_tracked, batch_mean, batch_std, self.momentum
-        )
-        self.discard()
-
     def discard(self) -> None:
         """Forgets the statistics collected since the last commit, for a step that is not taken."""
         if self.collected is not None:
             self.collected.zero_()
             self.collected_groups.zero_()
-        self._history = None

@@ -6,19 +6,41 @@ import torch
 from torch import Tensor
 
 from . import _tensors
+from .clip import ClipSchedule
 
 _CHOICES = {
     "grouping": ("contiguous", "strided"),
     "activation": ("none", "relu"),
     "statistics": ("immediate", "deferred"),
 }
+# The options that may be changed at any time.
+OPTIONS = frozenset([*_CHOICES, "eps", "momentum", "group_size", "clip"])
 
 
-def choice(owner: str, option: str, value: Any) -> str:
-    if value not in _CHOICES[option]:
-        known = " or ".join(repr(name) for name in _CHOICES[option])
-        raise ValueError(f"{owner}: {option} must be {known}, got {value!r}")
-    return value
+def checked_option(owner: str, option: str, value: Any) -> Any:
+    """The value in its own type; an error if the option cannot have it."""
+    if option in _CHOICES:
+        if value not in _CHOICES[option]:
+            known = " or ".join(repr(name) for name in _CHOICES[option])
+            raise ValueError(f"{owner}: {option} must be {known}, got {value!r}")
+        return value
+    if option == "clip":
+        if not isinstance(value, ClipSchedule):
+            raise TypeError(f"{owner}: clip must be a ClipSchedule such as ClipSchedule.paper(20000), got {value!r}")
+        return value._checked()
+    if option == "momentum" and value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{owner}: {option} must be a number, got {value!r}")
+    if option == "group_size":
+        if int(value) != value or value < 0:
+            raise ValueError(f"{owner}: group_size must be an integer >= 0, got {value}")
+        return int(value)
+    if option == "eps" and not value > 0:
+        raise ValueError(f"{owner}: eps must be > 0, got {value}")
+    if option == "momentum" and not 0 <= value <= 1:
+        raise ValueError(f"{owner}: momentum must be in [0, 1] or None, got {value}")
+    return float(value)
 
 
 warned: Set[str] = set()
@@ -78,7 +100,7 @@ class Checked(torch.nn.Module):
             raise RuntimeError(
                 f"{self._who()}: a layer of dtype {self.running_mean.dtype} does not take input of dtype {input.dtype}"
             )
-        if _tensors.is_compiling() or not std.is_cpu:
+        if _tensors.is_compiling() or _tensors.in_transform() or not std.is_cpu:
             return
         good = std.isfinite() & (std > 0)
         if not good.all():
@@ -98,7 +120,18 @@ class Checked(torch.nn.Module):
 
     @torch.jit.unused
     def _who(self) -> str:
-        return f"renorm.{type(self).__name__}"
+        kind = f"renorm.{type(self).__name__}"
+        return f"{kind} {self.name!r}" if self.name else kind
+
+    @torch.jit.unused
+    def _explained(self, error: RuntimeError, input: Tensor) -> RuntimeError:
+        """The error of an operator in terms of the layer."""
+        if input.shape[1] != self.num_features:
+            return RuntimeError(
+                f"{self._who()}: input must have {self.num_features} channels in dimension 1, got {input.shape[1]}"
+            )
+        sentence = str(error).split("\n")[0].partition(": ")[2]
+        return RuntimeError(f"{self._who()}: {sentence}") if "renorm::" in str(error) else error
 
     @torch.jit.unused
     def _warn_of_uncommitted(self) -> None:

@@ -1,69 +1,60 @@
-"""The latest moves of a layer's averages, so that a forward that is computed again sees the averages of its first time.
+"""Records of a layer's latest training forwards, so that one that is computed again has the averages of its first time.
 
-torch.utils.checkpoint runs a part of the model again in the backward pass, when the averages have moved. The history
-keeps a copy of the averages from every few moves and the statistics of the moves since. Moving the copy again gives the
-averages before each of them, to the bit.
+torch.utils.checkpoint runs a part of the model again in the backward pass, when the averages have moved. A record holds
+the averages and the step that a forward used, and sums of its batch statistics, by which it is found again: 4 * channels
++ 1 doubles, as renorm::batch_renorm_train_ returns them.
 """
-from typing import Any, Callable, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
-Averages = Tuple[Tensor, Tensor, Tensor]  # running_mean, running_std, step
+# Records per layer.
+_KEPT = 16
 
-# Moves per copy. The averages before the latest _MOVES to 2 * _MOVES moves can be restored.
-_MOVES = 16
-
-# 1.13 cannot tell that a backward pass is running.
-tells_recomputation = hasattr(torch._C, "_current_graph_task_id")
+# 1.13 has no way to ask whether a backward pass is running.
+recognises_recomputation = hasattr(torch._C, "_current_graph_task_id")
+backward_task = torch._C._current_graph_task_id if recognises_recomputation else lambda: -1
 
 
 def in_backward() -> bool:
-    """Whether this thread is inside of a backward pass."""
-    return tells_recomputation and torch._C._current_graph_task_id() != -1
+    """Whether this thread is inside a backward pass."""
+    return backward_task() != -1
 
 
-# own_mean, batch_mean, batch_std, momentum: the batch_mean of the forward, which identifies it, and the move.
-Move = Tuple[Tensor, Tensor, Tensor, Optional[float]]
+def record_of(mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor) -> Tensor:
+    rows = [mean, std, batch_mean.detach().double().sum(0), batch_std.detach().double().sum(0), step.reshape(1)]
+    return torch.cat([row.double() for row in rows])
 
 
-class Span:
-    """A copy of the averages and the moves that followed."""
+class History:
+    def __init__(self) -> None:
+        self._records: List[Tensor] = []
+        self._used: List[Tensor] = []  # of these, the ones that a recomputation has used
 
-    def __init__(self, averages: Averages, previous: "Optional[Span]") -> None:
-        self.averages = tuple(tensor.clone() for tensor in averages)
-        self.moves: List[Move] = []
-        self.version = -1  # after the latest move
-        self.previous = previous
-        if previous is not None:
-            previous.previous = None
+    def __bool__(self) -> bool:
+        return len(self._records) > 0
 
-    def add(self, averages: Averages, move: Move) -> None:
-        self.moves.append(move)
-        self.version = _version(averages)
+    def add(self, record: Tensor) -> None:
+        records = self._records
+        records.append(record)
+        if len(records) > _KEPT:
+            gone = records.pop(0)
+            if self._used:
+                self._used = [used for used in self._used if used is not gone]
 
-    def before(self, own_mean: Tensor, move: Callable[..., None]) -> Optional[Averages]:
-        """The averages before the latest move that was made by a forward with the batch_mean `own_mean`."""
-        for made in reversed(range(len(self.moves))):
-            if torch.equal(self.moves[made][0], own_mean):
-                averages = tuple(tensor.clone() for tensor in self.averages)
-                for _, batch_mean, batch_std, momentum in self.moves[:made]:
-                    move(*averages, batch_mean, batch_std, momentum)
-                return averages
-        return None if self.previous is None else self.previous.before(own_mean, move)
-
-
-def _version(averages: Averages) -> int:
-    """Whoever writes to one of the averages raises it."""
-    mean, std, step = averages
-    return mean._version + std._version + step._version
-
-
-def recorded(layer: Any, averages: Averages) -> Optional[Span]:
-    """The span of the layer's history that the next move belongs to. None where moves are not recorded."""
-    if not tells_recomputation or averages[0].is_inference():
-        return None
-    history = layer._history
-    if history is None or history.version != _version(averages) or len(history.moves) == _MOVES:
-        history = layer._history = Span(averages, history)  # a slow assignment, as every one of torch.nn.Module
-    return history
+    def averages_of(self, batch_mean: Tensor, batch_std: Tensor) -> "Optional[Tuple[Tensor, Tensor, Tensor]]":
+        """running_mean, running_std and step of the forward with these batch statistics; None if there is no such
+        forward, or if several had different averages."""
+        channels = batch_mean.shape[1]
+        key = torch.cat([batch_mean.double().sum(0), batch_std.double().sum(0)])
+        found = [record for record in self._records if torch.equal(record[2 * channels:4 * channels], key)]
+        fresh = [record for record in found if not any(record is used for used in self._used)]
+        candidates = fresh or found
+        if not candidates or any(not torch.equal(candidates[0], other) for other in candidates[1:]):
+            return None
+        record = candidates[-1]
+        if fresh:
+            self._used.append(record)
+        mean, std, _, _ = record[:-1].to(batch_mean.dtype).reshape(4, channels)
+        return mean, std, record[-1].to(torch.int64)

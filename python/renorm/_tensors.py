@@ -149,16 +149,17 @@ class _Train(torch.autograd.Function):
         output, mean, std, r, d = train_plain(
             input, weight, bias, running_mean, running_std, step, *clip, eps, *layout, activation, residual
         )
-        ctx.save_for_backward(input, weight, bias, mean, std, r, d, output if activation == "relu" else None)
+        # Not the output, which may be changed in place.
+        ctx.save_for_backward(input, weight, mean, std, r, d, output > 0 if activation == "relu" else None)
         ctx.eps, ctx.layout = eps, layout
         ctx.mark_non_differentiable(mean, std, r, d)
         return output, mean, std, r, d
 
     @staticmethod
     def backward(ctx, grad_output, *_):
-        input, weight, bias, mean, std, r, d, output = ctx.saved_tensors
+        input, weight, mean, std, r, d, mask = ctx.saved_tensors
         wants_input, wants_weight, wants_bias, wants_residual = ctx.needs_input_grad[:4]
-        grad = grad_output if output is None else grad_output * (output > 0)
+        grad = grad_output if mask is None else grad_output * mask
         x, g = _wide(input), _wide(grad)
         if torch.is_grad_enabled():  # the gradient itself is differentiated, through the statistics too
             mean, std = statistics(x, ctx.eps, *ctx.layout)
@@ -182,9 +183,18 @@ class _Train(torch.autograd.Function):
         return dinput, dweight, dbias, grad if wants_residual else None, None, None, None, None, None, None, None
 
 
-def _in_transform() -> bool:
-    """Whether torch.func differentiates. It follows the plain operations."""
-    return hasattr(torch._C, "_are_functorch_transforms_active") and torch._C._are_functorch_transforms_active()
+if hasattr(torch._C, "_are_functorch_transforms_active"):
+    in_transform = torch._C._are_functorch_transforms_active
+    is_batched = torch._C._functorch.is_batchedtensor
+else:
+
+    def in_transform() -> bool:
+        """Whether a transform of torch.func is running."""
+        return False
+
+    def is_batched(tensor: Tensor) -> bool:
+        """Whether vmap has added a dimension to the tensor."""
+        return False
 
 
 def _has_tangent(*tensors: Optional[Tensor]) -> bool:
@@ -198,13 +208,14 @@ def check_no_tangent(*tensors: Optional[Tensor]) -> None:
         raise NotImplementedError("renorm: forward-mode differentiation is not supported; use reverse mode")
 
 
+# torch.func follows the plain operations.
 def train(
     input: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], running_mean: Optional[Tensor],
     running_std: Optional[Tensor], step: Optional[Tensor], clip: Tuple[int, float, int, float, int], eps: float,
     group_size: int, grouping: str, activation: str, residual: Optional[Tensor]
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """output, batch_mean, batch_std, r and d of a training batch that is not empty."""
-    if is_compiling() or not _in_transform():
+    if is_compiling() or not in_transform():
         if not is_compiling():
             check_no_tangent(input, weight, bias, residual)
         return _Train.apply(

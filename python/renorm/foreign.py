@@ -18,7 +18,7 @@ class _Source(NamedTuple):
     bias: str = "bias"
     count: str = ""  # position in the clip schedule
     ignored: Tuple[str, ...] = ()
-    eps: float = 1e-5  # default
+    eps: Optional[float] = None  # default; None: that of the layer
     eps_is_added_to_std: bool = False
     momentum_of_old: bool = False  # momentum is the weight of the old value
     whole_model: bool = True  # a PyTorch state dict: the tensors of other layers are loaded as they are
@@ -256,13 +256,15 @@ def _layers_of(model: nn.Module, names: Optional[Mapping]) -> Dict[str, Tuple[st
     return {str(theirs).replace("/", "."): (path, found[path]) for theirs, path in names.items()}
 
 
-def _options(source: str, eps: Optional[float], momentum: Optional[float]) -> Tuple[_Source, float, Optional[float]]:
-    """The conventions of a source, its eps, and the momentum in our convention."""
+def _options(
+    source: str, eps: Optional[float], momentum: Optional[float]
+) -> Tuple[_Source, Optional[float], Optional[float]]:
+    """The conventions of a source, its eps (None: that of each layer), and the momentum in our convention."""
     if source not in _SOURCES:
         raise ValueError(f"renorm.load_foreign: source must be one of {', '.join(_SOURCES)}, got {source!r}")
     convention = _SOURCES[source]
     eps = convention.eps if eps is None else float(eps)
-    if not eps > 0:
+    if eps is not None and not eps > 0:
         raise ValueError(f"renorm.load_foreign: eps must be > 0, got {eps}")
     if momentum is not None:
         if not 0 <= momentum <= 1:
@@ -284,7 +286,7 @@ def load_foreign(
     source: "batchnorm" (torch.nn), "keras" (renorm=True), "ludvb", "sb3" (SB3-contrib), "sbx" or "torchrl". Without it,
         the names of the entries decide; those of torchrl look like "batchnorm".
     eps, momentum: of the other layers, in their own convention. The layers get them, translated. The default eps is the
-        other implementation's; without a momentum the layers keep theirs.
+        other implementation's, of batchnorm and torchrl the layer's; without a momentum the layers keep theirs.
     names: for other names of layers: {name in state_dict: path in model}. Only these layers are read.
 
     >>> import renorm
@@ -308,7 +310,7 @@ def load_foreign(
     plans = []
     for theirs, (_, layer) in wanted.items():
         reader = _Reader(entries, f"{theirs}." if theirs else "", layer)
-        plans.append(_plan(layer, reader, convention, eps))
+        plans.append(_plan(layer, reader, convention, layer.eps if eps is None else eps))
         entries = {name: value for name, value in entries.items() if name not in reader.used}
     whole = convention.whole_model and names is None
     others = _others(model, entries, [path for path, _ in wanted.values()]) if whole else []
@@ -316,8 +318,9 @@ def load_foreign(
         raise KeyError(f"renorm.load_foreign: unexpected {name!r}" + ("" if whole else "; only norms are read"))
     with torch.no_grad():
         for plan in plans:
+            own_eps = plan.layer.eps if eps is None else eps
             # std + eps is at least eps, as sqrt(var + eps^2) is.
-            _apply(plan, eps * eps if convention.eps_is_added_to_std else eps, momentum)
+            _apply(plan, own_eps * own_eps if convention.eps_is_added_to_std else own_eps, momentum)
         for tensor, value in others:
             tensor.copy_(value)
     return model

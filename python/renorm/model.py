@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
-from ._checks import choice
+from ._checks import checked_option
 from .clip import ClipSchedule
 from .modules import BatchRenorm
 
@@ -21,57 +21,59 @@ def _layers_of(function: str, model: torch.nn.Module) -> List[BatchRenorm]:
     return found
 
 
+def _set_option(model: torch.nn.Module, option: str, value: Any) -> None:
+    function = f"set_{option}"
+    found = _layers_of(function, model)
+    value = checked_option(f"renorm.{function}", option, value)
+    for layer in found:
+        setattr(layer, option, value)
+
+
 def set_clip(model: torch.nn.Module, clip: ClipSchedule) -> None:
     """Sets the clip schedule of every layer, from the next forward on."""
-    if not isinstance(clip, ClipSchedule):
-        raise TypeError(f"renorm.set_clip: clip must be a ClipSchedule, got {clip!r}")
-    clip._checked()
-    for layer in _layers_of("set_clip", model):
-        layer.clip = clip
+    _set_option(model, "clip", clip)
+
+
+def set_momentum(model: torch.nn.Module, momentum: Optional[float]) -> None:
+    """Sets the weight of the new value in the averages of every layer; None is a cumulative average."""
+    _set_option(model, "momentum", momentum)
+
+
+def set_statistics(model: torch.nn.Module, statistics: str) -> None:
+    """Sets when the averages of every layer move: "immediate" or "deferred"."""
+    _set_option(model, "statistics", statistics)
 
 
 def set_step(model: torch.nn.Module, step: int) -> None:
     """Sets the position in the clip schedule of every layer."""
-    if step < 0:
-        raise ValueError(f"renorm.set_step: step must be >= 0, got {step}")
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise ValueError(f"renorm.set_step: step must be an integer >= 0, got {step!r}")
     for layer in _layers_of("set_step", model):
         if layer.num_batches_tracked is not None:
             layer.num_batches_tracked.fill_(step)
 
 
-def set_momentum(model: torch.nn.Module, momentum: Optional[float]) -> None:
-    """Sets the weight of the new value in the averages of every layer; None is a cumulative average."""
-    if momentum is not None and not 0 <= momentum <= 1:
-        raise ValueError(f"renorm.set_momentum: momentum must be in [0, 1] or None, got {momentum}")
-    for layer in _layers_of("set_momentum", model):
-        layer.momentum = None if momentum is None else float(momentum)
-
-
-def set_statistics(model: torch.nn.Module, statistics: str) -> None:
-    """Sets when the averages of every layer move: "immediate" or "deferred"."""
-    choice("renorm.set_statistics", "statistics", statistics)
-    for layer in _layers_of("set_statistics", model):
-        layer.statistics = statistics
+def name_layers(model: torch.nn.Module) -> None:
+    """Sets the name of every layer, which its errors have, to its path in the model."""
+    for path, layer in layers(model):
+        layer.name = path
 
 
 def commit(model: torch.nn.Module, process_group: Any = None) -> int:
     """Deferred statistics: moves the averages of every layer once, by the mean over all groups collected since the last
     commit, and counts one step. Returns the number of layers that moved.
 
-    After forwards inside of DistributedDataParallel, or with a process_group, the mean is over the groups of all ranks:
-    one all-reduce for the whole model, and every rank must call it. If collected statistics are not finite, raises
-    RuntimeError, discards all and moves none.
+    With a process_group the mean is over the groups of all its ranks: one all-reduce for the whole model, and every rank
+    must call it. Forwards inside DistributedDataParallel have collected those of all ranks already. If collected
+    statistics are not finite, raises RuntimeError, discards all and moves none.
     """
     waiting = [layer for layer in _layers_of("commit", model) if layer.collected is not None]
     waiting = [layer for layer in waiting if layer.statistics == "deferred"]
     if not waiting:
         return 0
-    group = process_group
-    if group is None:
-        group = next((layer._process_group for layer in waiting if layer._process_group is not None), None)
     with torch.no_grad():
-        if group is not None:
-            _add_up(waiting, group)
+        if process_group is not None:
+            _add_up(waiting, process_group)
         moved = [layer for layer in waiting if layer.collected_groups > 0]
         try:
             for layer in moved:
@@ -115,21 +117,21 @@ def deferred(model: torch.nn.Module, process_group: Any = None) -> Iterator[torc
 
     An exception inside discards what was collected.
     """
-    found = _layers_of("deferred", model)
+    found = [layer for layer in _layers_of("deferred", model) if not layer._defers]
     before = [layer.statistics for layer in found]
     for layer in found:
-        if layer.statistics == "immediate":
-            layer.discard()
-        layer.statistics = "deferred"
+        layer.discard()
+        layer.statistics, layer._defers = "deferred", True
     try:
         yield model
-        commit(model, process_group)
+        if found:  # an outer deferred() commits the others
+            commit(model, process_group)
     except BaseException:
         discard(model)
         raise
     finally:
         for layer, statistics in zip(found, before):
-            layer.statistics = statistics
+            layer.statistics, layer._defers = statistics, False
 
 
 @contextmanager
@@ -164,6 +166,7 @@ def clip_telemetry(model: torch.nn.Module) -> Dict[str, ClipTelemetry]:
     >>> renorm.clip_telemetry(norm)
     {'': ClipTelemetry(values=2, r_clipped_above=0.0, r_clipped_below=0.0, d_clipped=0.0)}
     """
+    _layers_of("clip_telemetry", model)
     result = {}
     for path, layer in layers(model):
         counts: Optional[List[int]] = None if layer.clip_counts is None else layer.clip_counts.tolist()

@@ -6,14 +6,13 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel as _DDP
 
 from . import _tensors
-from ._averages import Averaged
-from ._checks import choice, warn_once
-from ._history import in_backward, recorded, tells_recomputation
+from ._averages import Averaged, inside_ddp
+from ._checks import OPTIONS, checked_option, warn_once
+from ._history import backward_task, in_backward, recognises_recomputation
 from ._library import has_kernels
 from .clip import ClipSchedule
 
 # Looked up once: a layer on a small tensor takes longer in Python than in the kernels.
-_backward_task = torch._C._current_graph_task_id if tells_recomputation else lambda: -1
 if has_kernels:
     _batch_renorm_train = torch.ops.renorm.batch_renorm_train_.default
     _batch_renorm_inference = torch.ops.renorm.batch_renorm_inference.default
@@ -85,29 +84,24 @@ class BatchRenorm(Averaged):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if num_features <= 0:
-            raise ValueError(f"{name}: num_features must be > 0, got {num_features}")
-        if not eps > 0:
-            raise ValueError(f"{name}: eps must be > 0, got {eps}")
-        if momentum is not None and not 0 <= momentum <= 1:
-            raise ValueError(f"{name}: momentum must be in [0, 1] or None, got {momentum}")
-        if group_size < 0:
-            raise ValueError(f"{name}: group_size must be >= 0, got {group_size}")
-        if not isinstance(clip, ClipSchedule):
-            raise TypeError(f"{name}: clip must be a ClipSchedule such as ClipSchedule.paper(20000), got {clip!r}")
+        if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features <= 0:
+            raise ValueError(f"{name}: num_features must be an integer > 0, got {num_features!r}")
         self.num_features = num_features
-        self.eps = float(eps)
-        self.momentum = None if momentum is None else float(momentum)
         self.affine = affine
         self.scale = scale
         self.track_running_stats = track_running_stats
+        self.eps = eps
+        self.momentum = momentum
         self.group_size = group_size
-        self.grouping = choice(name, "grouping", grouping)
-        self.activation = choice(name, "activation", activation)
-        self.clip = clip._checked()
-        self.statistics = choice(name, "statistics", statistics)
+        self.grouping = grouping
+        self.activation = activation
+        self.clip = clip
+        self.statistics = statistics
         self.batch_statistics = False  # in evaluation: see use_batch_statistics()
+        self.name = ""  # in errors; convert() and name_layers() set it to the path
         self._kernels = has_kernels
+        self._history = None
+        self._defers = False  # inside deferred()
 
         given = torch.get_default_dtype() if dtype is None else dtype
         if not given.is_floating_point:
@@ -133,9 +127,15 @@ class BatchRenorm(Averaged):
         self.register_buffer("collected_groups", count, persistent=False)
         self.register_buffer("clip_counts", torch.zeros(4, dtype=torch.int64, device=device) if tracks else None,
                              persistent=False)
-        self._history = None
-        self._process_group = None  # of the DistributedDataParallel that ran the last forward
         self.reset_parameters()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Checks an option, also one that is changed later."""
+        if name in OPTIONS:
+            value = checked_option(type(self).__name__, name, value)
+            if name == "statistics" and value == "immediate" and "_buffers" in self.__dict__ and "collected" in self._buffers:
+                self.discard()
+        super().__setattr__(name, value)
 
     def reset_running_stats(self) -> None:
         """Averages 0 and 1, step 0, nothing collected or counted."""
@@ -173,22 +173,25 @@ class BatchRenorm(Averaged):
             and input.is_cpu
             and self.statistics == "immediate"
             and not self.batch_statistics
-            and self.track_running_stats
+            and self._buffers["running_mean"] is not None
             and _DDP._active_ddp_module is None
-            and _backward_task() == -1
+            and backward_task() == -1
+            and not _tensors.in_transform()
         )
 
     @torch.jit.unused
     def _train_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         parameters, buffers = self._parameters, self._buffers
-        averages = (buffers["running_mean"], buffers["running_std"], buffers["num_batches_tracked"])
-        history = recorded(self, averages)
-        output, batch_mean, batch_std = _batch_renorm_train(
-            input, parameters["weight"], parameters["bias"], *averages, buffers["clip_counts"], self.momentum,
-            *self.clip, self.eps, self.group_size, self.grouping, self.activation, residual
-        )
-        if history is not None:
-            history.add(averages, (batch_mean, batch_mean, batch_std, self.momentum))
+        try:
+            output, record = _batch_renorm_train(
+                input, parameters["weight"], parameters["bias"], buffers["running_mean"], buffers["running_std"],
+                buffers["num_batches_tracked"], buffers["clip_counts"], self.momentum, *self.clip, self.eps,
+                self.group_size, self.grouping, self.activation, residual, recognises_recomputation
+            )
+        except RuntimeError as error:
+            raise self._explained(error, input) from None
+        if recognises_recomputation and input.numel() > 0:
+            self._record(record)
         return output
 
     @torch.jit.unused
@@ -197,9 +200,12 @@ class BatchRenorm(Averaged):
         mean, std = buffers["running_mean"], buffers["running_std"]
         if torch.onnx.is_in_onnx_export():
             return self._infer_for_onnx(input, residual, mean, std)
-        return _batch_renorm_inference(
-            input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual
-        )
+        try:
+            return _batch_renorm_inference(
+                input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual
+            )
+        except RuntimeError as error:
+            raise self._explained(error, input) from None
 
     def _forward(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         self._check_input(input, residual)
@@ -208,11 +214,11 @@ class BatchRenorm(Averaged):
             return self._normalize_by_batch(input, residual)
         if not self.training:
             return self._infer(input, residual, mean, std)
+        if not torch.jit.is_scripting():
+            if not _tensors.is_compiling():
+                return self._train_eagerly(input, residual)
         if input.numel() == 0:
             return input.clone()
-        if not torch.jit.is_scripting():
-            if not _tensors.is_compiling() and in_backward():
-                return self._forward_again(input, residual)
         output, batch_mean, batch_std, r, d = self._train(input, residual, mean, std, step)
         if input.is_meta:
             return output
@@ -221,6 +227,21 @@ class BatchRenorm(Averaged):
             self._collect(batch_mean, batch_std)
         else:
             self._move(mean, std, step, batch_mean, batch_std)
+        return output
+
+    @torch.jit.unused
+    def _train_eagerly(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
+        averages = (self.running_mean, self.running_std, self.num_batches_tracked)
+        if input.numel() == 0:
+            if inside_ddp():
+                none = self.running_mean.new_empty((0, self.num_features))
+                self._end_eagerly(*averages, none, none, none, none)
+            return input.clone()
+        if in_backward() and self._history:
+            return self._forward_again(input, residual)
+        output, batch_mean, batch_std, r, d = self._train(input, residual, *averages)
+        if not input.is_meta:
+            self._end_eagerly(*averages, batch_mean, batch_std, r, d)
         return output
 
     def _train(
@@ -291,16 +312,16 @@ class BatchRenorm(Averaged):
     def train(self, mode: bool = True) -> "BatchRenorm":
         """Sets the mode. A layer that leaves training before the hold of the default schedule ended warns once: the
         schedule is probably too long for the run."""
-        if self.training and not mode and self.clip_counts is not None and self.clip == ClipSchedule.paper():
-            if not self.clip_counts.is_meta and self.clip_counts[0] > 0:
-                step = int(self.num_batches_tracked)
-                if step <= self.clip.hold + 1:
-                    warn_once(
-                        "hold",
-                        f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
-                        f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
-                        "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
-                    )
+        counts = self.clip_counts
+        if self.training and not mode and type(counts) is Tensor and counts.is_cpu and self.clip == ClipSchedule.paper():
+            step = int(self.num_batches_tracked)
+            if counts[0] > 0 and step <= self.clip.hold + 1:
+                warn_once(
+                    "hold",
+                    f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
+                    f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
+                    "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
+                )
         return super().train(mode)
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> "BatchRenorm":
@@ -315,12 +336,22 @@ class BatchRenorm(Averaged):
         self._history = None
         return super()._apply(held, *args, **kwargs)
 
+    def _replicate_for_data_parallel(self) -> "BatchRenorm":
+        replica = super()._replicate_for_data_parallel()
+        replica._history = None
+        return replica
+
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         self.discard()
 
     def __getstate__(self) -> Dict[str, Any]:
-        return dict(self.__dict__, _history=None, _process_group=None)
+        """A copy has nothing collected and no records."""
+        buffers = dict(self._buffers)
+        for name in ("collected", "collected_groups"):
+            if buffers[name] is not None:
+                buffers[name] = torch.zeros_like(buffers[name])
+        return dict(self.__dict__, _buffers=buffers, _history=None)
 
     def extra_repr(self) -> str:
         text = (

@@ -1,10 +1,13 @@
 // Schemas, and the public functions that call them through the dispatcher.
 #include "ops/batch_renorm.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
 #include <torch/version.h>
+
+#include "kernels/averages.h"
 
 // Without needs_fixed_stride_order Inductor copies channels-last tensors to contiguous ones and back.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
@@ -44,8 +47,8 @@ TORCH_LIBRARY(renorm, m) {
       "batch_renorm_train_(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, "
       "Tensor(b!) running_std, Tensor(c!) step, Tensor(d!) counts, float? momentum, int hold, float r_max, "
       "int r_step, float d_max, int d_step, float eps=1e-05, int group_size=0, str grouping=\"contiguous\", "
-      "str activation=\"none\", Tensor? residual=None) "
-      "-> (Tensor output, Tensor batch_mean, Tensor batch_std)" RENORM_TAGS);
+      "str activation=\"none\", Tensor? residual=None, bool record=False) "
+      "-> (Tensor output, Tensor record)" RENORM_TAGS);
   m.def(
       "count_clips_(Tensor(a!) counts, Tensor batch_mean, Tensor batch_std, Tensor running_mean, "
       "Tensor running_std, Tensor step, int hold, float r_max, int r_step, float d_max, int d_step) "
@@ -67,19 +70,41 @@ BatchRenormResult result_of(ForwardTensors&& tensors) {
           std::move(mask)};
 }
 
+// What a forward computed with: running_mean, running_std, the sums over the groups of batch_mean and
+// batch_std, and the step, as 4 * channels + 1 doubles.
+at::Tensor record_of(const at::Tensor& running_mean, const at::Tensor& running_std, const at::Tensor& step,
+                     const at::Tensor& batch_mean, const at::Tensor& batch_std) {
+  const int64_t channels = running_mean.numel();
+  const at::Tensor record = at::zeros({4 * channels + 1}, at::kDouble);
+  double* row = record.data_ptr<double>();
+  AT_DISPATCH_FLOATING_TYPES(running_mean.scalar_type(), kTrainOp, [&] {
+    for (const at::Tensor* tensor : {&running_mean, &running_std, &batch_mean, &batch_std}) {
+      const at::Tensor rows = tensor->contiguous();
+      kernels::add_groups(rows.data_ptr<scalar_t>(), rows.numel() / channels, channels, row);
+      row += channels;
+    }
+  });
+  *row = static_cast<double>(*step.data_ptr<int64_t>());
+  return record;
+}
+
 // batch_renorm_step, count_clips_ and move_averages_ in one call. From Python a call costs as much as the
 // arithmetic of a small layer.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_renorm_train_(
+std::tuple<at::Tensor, at::Tensor> batch_renorm_train_(
     const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
     at::Tensor running_mean, at::Tensor running_std, at::Tensor step, at::Tensor counts,
     Optional<double> momentum, int64_t hold, double r_max, int64_t r_step, double d_max, int64_t d_step,
     double eps, int64_t group_size, c10::string_view grouping, c10::string_view activation,
-    const OptionalTensor& residual) {
+    const OptionalTensor& residual, bool record) {
+  TORCH_CHECK(!record || input.is_cpu(), kTrainOp, ": record requires tensors on the CPU, got ",
+              input.device());
   auto result =
       flat_step<call_batch_renorm>(input, weight, bias, running_mean, running_std, step, hold, r_max, r_step,
                                    d_max, d_step, eps, group_size, grouping, activation, residual);
   const at::Tensor& batch_mean = std::get<1>(result);
   const at::Tensor& batch_std = std::get<3>(result);
+  at::Tensor recorded = record ? record_of(running_mean, running_std, step, batch_mean, batch_std)
+                               : at::empty({0}, at::TensorOptions(input.device()).dtype(at::kDouble));
   using CountClips = void(at::Tensor, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                           const at::Tensor&, const at::Tensor&, int64_t, double, int64_t, double, int64_t);
   static const auto count_clips = typed<CountClips>(kCountOp);
@@ -87,7 +112,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_renorm_train_(
                    r_step, d_max, d_step);
   move_averages_(std::move(running_mean), std::move(running_std), std::move(step), batch_mean, batch_std,
                  momentum);
-  return {std::move(std::get<0>(result)), batch_mean, batch_std};
+  return {std::move(std::get<0>(result)), std::move(recorded)};
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ constexpr const char* kBackwardOp = "renorm::batch_renorm_backward";
 constexpr const char* kInferenceOp = "renorm::batch_renorm_inference";
 constexpr const char* kMoveOp = "renorm::move_averages_";
 constexpr const char* kCountOp = "renorm::count_clips_";
+constexpr const char* kTrainOp = "renorm::batch_renorm_train_";
 
 // The schemas' flat lists of arguments in front of an implementation:
 //   m.impl("batch_renorm", TORCH_FN(flat_forward<batch_renorm_cpu>));

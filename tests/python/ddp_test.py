@@ -63,6 +63,24 @@ def work(rank, folder, broadcast, mode):
     dist.destroy_process_group()
 
 
+def collect(rank, folder, broadcast, mode):
+    """Two forwards per step, momentum 1: the averages are the mean over all that the ranks have seen. With "empty" rank 1
+    has no example in the second."""
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
+    model = nn.Sequential(BatchRenorm1d(5, momentum=1.0, clip=ramp())).double()
+    parallel = DistributedDataParallel(model, broadcast_buffers=broadcast)
+    with renorm.deferred(model):
+        for part in range(2):
+            rows = batch(part)[rank * 8:][:8]
+            parallel(rows[:0] if mode == "empty" and part == rank == 1 else rows)
+    torch.save(model[0].running_mean, f"{folder}/{rank}.pt")
+    with renorm.deferred(model):  # without DistributedDataParallel no other rank takes part
+        if rank == 0:
+            model(batch(2))
+    dist.destroy_process_group()
+
+
 class Parallel(Case):
     def run_ranks(self, broadcast, mode):
         with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +97,16 @@ class Parallel(Case):
                         self.assertEqual(len(averages), 10)  # 4 of linear layers and norms each, and 2 x 2 averages
                         for a, b in averages:
                             self.same(a, b)
+
+    def test_deferred_averages_are_the_mean_over_all_ranks(self):
+        for broadcast in (True, False):
+            for mode in ("full", "empty"):
+                with self.subTest(broadcast_buffers=broadcast, mode=mode), tempfile.TemporaryDirectory() as folder:
+                    mp.spawn(collect, (folder, broadcast, mode), RANKS)
+                    seen = [batch(0)[:8], batch(0)[8:], batch(1)[:8]] + ([batch(1)[8:]] if mode == "full" else [])
+                    expected = torch.stack([rows.mean(0) for rows in seen]).mean(0)
+                    for rank in range(RANKS):
+                        self.close(torch.load(f"{folder}/{rank}.pt"), expected, 1e-10)
 
     def test_they_are_those_of_one_process_with_a_group_per_rank(self):
         first, _ = self.run_ranks(False, "immediate")

@@ -267,5 +267,17 @@ class Errors(unittest.TestCase):
         self.refuse(KeyError, "unexpected '2.bias'", state, layer=model)
 
 
+class Eps(unittest.TestCase):
+    def test_batchnorm_keeps_the_eps_of_each_layer(self):
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3, eps=0.1)).eval()
+        model[1].running_var.fill_(0.01)
+        x = torch.randn(4, 3)
+        converted = renorm.convert(copy.deepcopy(model))
+        renorm.load_foreign(converted, model.state_dict())
+        self.assertEqual(converted[1].eps, 0.1)
+        torch.testing.assert_close(converted(x), model(x))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -122,6 +122,14 @@ class Training(Case):
         for key, value in layer.state_dict().items():
             self.same(value, before[key])
 
+    def test_the_output_may_be_changed_in_place(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        other = copy.deepcopy(layer)
+        x = torch.randn(6, 3, 4, 5)
+        layer(x).mul_(2).sum().backward()
+        (other(x) * 2).sum().backward()
+        self.close(layer.weight.grad, other.weight.grad)
+
     def test_without_averages_it_is_batchnorm(self):
         layer = BatchRenorm2d(3, track_running_stats=False)
         norm = torch.nn.BatchNorm2d(3, track_running_stats=False)
@@ -234,6 +242,26 @@ class Deferred(Case):
             layer(torch.randn(4, 3, 5, 5))
 
 
+    def test_a_layer_that_becomes_immediate_forgets_what_it_collected(self):
+        layer = BatchRenorm1d(2, statistics="deferred", momentum=1.0)
+        layer(torch.randn(8, 2) + 1000)
+        renorm.set_statistics(layer, "immediate")
+        layer(torch.randn(8, 2))
+        renorm.set_statistics(layer, "deferred")
+        layer(torch.randn(8, 2))
+        renorm.commit(layer)
+        self.assertLess(layer.running_mean.abs().max().item(), 10)
+
+    def test_nested_contexts_are_one_step(self):
+        layer = BatchRenorm1d(2)
+        with renorm.deferred(layer):
+            with renorm.deferred(layer):
+                layer(torch.randn(8, 2))
+            layer(torch.randn(8, 2))
+        self.assertEqual(layer.num_batches_tracked.item(), 1)
+        self.assertEqual(layer.statistics, "immediate")
+
+
 class Telemetry(Case):
     def test_fractions(self):
         layer = BatchRenorm1d(2, clip=ClipSchedule.constant(2.0, 1.0), momentum=0.0)
@@ -248,10 +276,12 @@ class Telemetry(Case):
 class Errors(Case):
     def test_construction(self):
         for arguments, options, kind, text in [
-            ((0,), {}, ValueError, "num_features must be > 0, got 0"),
+            ((0,), {}, ValueError, "num_features must be an integer > 0, got 0"),
+            ((3.5,), {}, ValueError, "num_features must be an integer > 0, got 3.5"),
+            ((3, 1e-5, "x"), {}, TypeError, "momentum must be a number, got 'x'"),
             ((3, 0.0), {}, ValueError, "eps must be > 0"),
             ((3, 1e-5, 1.5), {}, ValueError, r"momentum must be in \[0, 1\] or None, got 1.5"),
-            ((3,), {"group_size": -1}, ValueError, "group_size must be >= 0"),
+            ((3,), {"group_size": -1}, ValueError, "group_size must be an integer >= 0, got -1"),
             ((3,), {"grouping": "random"}, ValueError, "grouping must be 'contiguous' or 'strided', got 'random'"),
             ((3,), {"activation": "gelu"}, ValueError, "activation must be 'none' or 'relu', got 'gelu'"),
             ((3,), {"statistics": "never"}, ValueError, "statistics must be 'immediate' or 'deferred'"),
@@ -261,6 +291,23 @@ class Errors(Case):
         ]:
             with self.subTest(text=text), self.assertRaisesRegex(kind, text):
                 BatchRenorm2d(*arguments, **options)
+
+    def test_options_that_are_changed_later(self):
+        layer = BatchRenorm2d(3)
+        for option, value in (("statistics", "defered"), ("grouping", "stridded"), ("activation", "gelu"), ("momentum", 2.0),
+                              ("eps", 0.0), ("group_size", -1), ("clip", (0, 0.5, 1, 1, 1))):
+            before = getattr(layer, option)
+            with self.subTest(option=option), self.assertRaisesRegex((ValueError, TypeError), f"BatchRenorm2d: {option} must"):
+                setattr(layer, option, value)
+            self.assertEqual(getattr(layer, option), before)
+
+    def test_errors_name_the_layer(self):
+        model = torch.nn.Sequential(torch.nn.Sequential(BatchRenorm2d(3)))
+        renorm.name_layers(model)
+        with self.assertRaisesRegex(RuntimeError, "renorm.BatchRenorm2d '0.0': input must have 3 channels in dimension 1, got 4"):
+            model(torch.randn(4, 4, 5, 5))
+        with self.assertRaisesRegex(RuntimeError, "renorm.BatchRenorm2d '0.0': the batch statistics of channel 0 are not"):
+            model(torch.full((4, 3, 5, 5), float("inf")))
 
     def test_input(self):
         layer = BatchRenorm2d(3, group_size=4)
@@ -296,6 +343,8 @@ class Errors(Case):
                 call(model)
         with self.assertRaises(TypeError):
             renorm.set_clip(BatchRenorm2d(3), (1, 2))
+        with self.assertRaises(ValueError):
+            renorm.set_step(BatchRenorm2d(3), 1.9)
 
     def test_schedules(self):
         for make in (lambda: ClipSchedule.paper(0), lambda: ClipSchedule.ramp(-1, 3, 4, 5, 6),

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import renorm
 from renorm import BatchRenorm1d, BatchRenorm2d, ClipSchedule
-from support import Case, has_func, ramp, reference, tells_recomputation, trained
+from support import Case, has_func, ramp, reference, recognises_recomputation, trained
 
 
 class State(Case):
@@ -33,7 +33,12 @@ class State(Case):
         torch.save(layer, file)
         file.seek(0)
         options = {} if torch.__version__.startswith("1.") else {"weights_only": False}
+        renorm.set_statistics(layer, "deferred")
+        layer(x)  # collected statistics are not copied
         copies = [copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, **options)]
+        for one in (layer, *copies):
+            self.assertEqual(one.collected_groups.item(), 1 if one is layer else 0)
+            renorm.set_statistics(one, "immediate")
         expected = layer(x)
         for one in copies:
             self.same(one(x), expected)
@@ -205,6 +210,24 @@ class Functions(Case):
         self.close(stacked[1], layer(x + 1))
 
     @unittest.skipUnless(has_func, "no torch.func")
+    def test_vmap_in_training(self):
+        """An ensemble: parameters, averages and input of each member."""
+        members = [trained(BatchRenorm1d(3, momentum=0.5, clip=ramp()), 4, (6, 3)) for _ in range(2)]
+        parameters, buffers = torch.func.stack_module_state(members)
+        base = copy.deepcopy(members[0])
+        x = torch.randn(2, 6, 3)
+
+        def call(parameters, buffers, x):
+            return torch.func.functional_call(base, (parameters, buffers), (x,))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = torch.func.vmap(call)(parameters, buffers, x)
+        for i, member in enumerate(members):
+            self.close(got[i], member(x[i]), 1e-5)
+            self.close(buffers["running_mean"][i], member.running_mean, 1e-5)
+
+    @unittest.skipUnless(has_func, "no torch.func")
     def test_forward_mode_raises(self):
         layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3))
         for mode in (True, False):
@@ -246,7 +269,7 @@ class Checkpoint(Case):
                         self.close(one, other, 1e-6)
                 self.assertEqual(again[1].num_batches_tracked.item(), plain[1].num_batches_tracked.item())
 
-    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
     def test_averages_move_once_and_gradients_are_exact(self):
         self.check(self.step)
 
@@ -257,7 +280,7 @@ class Checkpoint(Case):
 
         self.check(train)
 
-    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
     def test_several_forwards_before_the_backward_passes(self):
         plain, again = self.net(), self.net()
         inputs = [torch.randn(4, 3, 9, 9) for _ in range(20)]
@@ -266,12 +289,64 @@ class Checkpoint(Case):
             for x in inputs:
                 y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
                 losses.append(y.square().sum())
-            losses[3].backward(retain_graph=True)
+            losses[8].backward(retain_graph=True)
             losses[19].backward()
         for one, other in zip(plain.parameters(), again.parameters()):
             self.close(one.grad, other.grad, 1e-5)
 
-    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
+    def test_inputs_that_are_alike(self):
+        x = torch.randn(8, 2)
+        wide = (x - x.mean(0)) * 3 + x.mean(0)  # the same means
+        for inputs, in_order in (([x, x], False), ([x, wide], True)):
+            plain, again = (BatchRenorm1d(2, momentum=0.5, clip=ClipSchedule.constant(1.5, 0.5)) for _ in range(2))
+            gradients = []
+            for layer, reentrant in ((plain, None), (again, False)):
+                leaves = [one.clone().requires_grad_() for one in inputs]
+                outputs = [layer(leaf) if reentrant is None else checkpoint(layer, leaf, use_reentrant=reentrant)
+                           for leaf in leaves]
+                if not in_order and reentrant is not None:  # the same forward twice, with other averages
+                    with self.assertRaisesRegex(RuntimeError, "several with the same input"):
+                        outputs[0].pow(3).sum().backward()
+                    break
+                for output in outputs:
+                    output.pow(3).sum().backward()
+                gradients.append([leaf.grad for leaf in leaves])
+            if in_order:
+                for one, other in zip(*gradients):
+                    self.close(one, other, 1e-5)
+
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
+    def test_a_commit_before_the_backward_pass(self):
+        plain, again = self.net(), self.net()
+        for net in (plain, again):
+            renorm.set_statistics(net, "deferred")
+        for _ in range(5):
+            x = torch.randn(4, 3, 9, 9)
+            for net, reentrant in ((plain, None), (again, False)):
+                net.zero_grad()
+                y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
+                renorm.commit(net)
+                y.square().sum().backward()
+            for one, other in zip(plain.parameters(), again.parameters()):
+                self.close(one.grad, other.grad, 1e-5)
+
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
+    def test_another_forward_inside_a_backward_pass(self):
+        layer = BatchRenorm1d(2)
+        x = torch.randn(8, 2, requires_grad=True)
+        x.register_hook(lambda gradient: layer(gradient.detach()) * 0 + gradient)
+        x.square().sum().backward()
+        self.assertEqual(layer.num_batches_tracked.item(), 1)
+
+    def test_records_are_small(self):
+        layer = BatchRenorm1d(64, group_size=2)
+        for _ in range(40):
+            layer(torch.randn(256, 64))
+        if layer._history is not None:
+            self.assertLessEqual(sum(record.numel() for record in layer._history._records), 16 * (4 * 64 + 1))
+
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
     def test_averages_that_somebody_changed(self):
         for name in ("running_mean", "running_std", "num_batches_tracked"):
             plain, again = self.net(), self.net()
@@ -279,13 +354,13 @@ class Checkpoint(Case):
             for net, reentrant in ((plain, None), (again, False)):
                 for x in inputs[:5]:
                     net(x)
-                getattr(net[1], name).add_(2)
+                getattr(net[1], name).data.add_(2)
                 net.zero_grad()
                 self.step(net, inputs[5], reentrant)
             for one, other in zip(plain.parameters(), again.parameters()):
                 self.close(one.grad, other.grad, 1e-5)
 
-    @unittest.skipUnless(tells_recomputation, "this PyTorch cannot tell a recomputation")
+    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
     def test_a_forward_too_long_ago_is_an_error(self):
         net = self.net()
         first = checkpoint(net, torch.randn(4, 3, 9, 9), use_reentrant=False).square().sum()

@@ -8,7 +8,7 @@ import renorm
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 has_compile = VERSION >= (2, 4)
 has_func = hasattr(torch, "func")
-tells_recomputation = hasattr(torch._C, "_current_graph_task_id")
+recognises_recomputation = hasattr(torch._C, "_current_graph_task_id")
 
 
 class Case(unittest.TestCase):

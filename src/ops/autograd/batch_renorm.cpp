@@ -74,6 +74,8 @@ struct NodeOptions {
   Grouping grouping;
   int64_t group_size;
 
+  static_assert(static_cast<int>(Activation::kRelu) <= 1 && static_cast<int>(Grouping::kStrided) <= 1,
+                "one bit each");
   int64_t packed() const {
     return mask | static_cast<int64_t>(activation) << 4 | static_cast<int64_t>(grouping) << 5 |
            group_size << 6;
