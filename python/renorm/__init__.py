@@ -8,7 +8,8 @@
 """
 from ._library import has_kernels
 from .clip import ClipSchedule
-from .convert import FusedReLU, convert, fold, revert
+from .convert import FusedReLU, convert, revert
+from .fold import fold
 from .foreign import load_foreign
 from .model import (
     ClipTelemetry,

@@ -1,4 +1,5 @@
-"""BatchNorm to Batch Renorm and back, and folding into the preceding layer. Inference is unchanged."""
+"""BatchNorm to Batch Renorm and back. Inference is unchanged."""
+import weakref
 from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, Union
 
@@ -10,41 +11,77 @@ from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
 
 Patterns = Union[str, Iterable[str]]
 
+
+class BatchNorm(nn.modules.batchnorm._BatchNorm):
+    """BatchNorm of input [N, C, ...] of any rank: what revert() makes of BatchRenorm."""
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"BatchNorm: input must be [N, C, ...], got {input.dim()} dimensions")
+
+
+class FusedReLU(nn.Identity):
+    """The place of a ReLU that is part of the preceding Batch Renorm layer. `inplace` is the option of that ReLU."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
 _TWINS: Dict[Type[nn.Module], Type[BatchRenorm]] = {
     nn.BatchNorm1d: BatchRenorm1d,
     nn.BatchNorm2d: BatchRenorm2d,
     nn.BatchNorm3d: BatchRenorm3d,
     nn.SyncBatchNorm: BatchRenorm,
+    BatchNorm: BatchRenorm,
 }
 _BACK: Dict[Type[nn.Module], Type[nn.Module]] = {
     BatchRenorm1d: nn.BatchNorm1d,
     BatchRenorm2d: nn.BatchNorm2d,
     BatchRenorm3d: nn.BatchNorm3d,
+    BatchRenorm: BatchNorm,
 }
 
-
-class FusedReLU(nn.Identity):
-    """The place of a ReLU that is part of the preceding Batch Renorm layer."""
-
-
-# A module and the places that hold it: (path, parent, name). The model itself has no parent.
-_Place = Tuple[str, Optional[nn.Module], str]
+# A place that holds a module: (path, parent, name). The model itself has no parent.
+Place = Tuple[str, Optional[nn.Module], str]
 
 
-def _places(model: nn.Module, wanted: Callable[[nn.Module], bool]) -> Dict[nn.Module, List[_Place]]:
-    found: Dict[nn.Module, List[_Place]] = {}
-    if wanted(model):
-        found[model] = [("", None, "")]
-    for path, parent in model.named_modules():
-        for name, child in parent.named_children() if not wanted(parent) else ():
-            if wanted(child):
-                found.setdefault(child, [])
-    # named_children() lists a module once per parent; a shared one has several names.
-    for path, parent in model.named_modules():
-        for name, child in parent._modules.items():
-            if child in found:
-                found[child].append((f"{path}.{name}" if path else name, parent, name))
+def places_of(model: nn.Module, wanted: Callable[[nn.Module], bool]) -> Dict[nn.Module, List[Place]]:
+    """The wanted modules and all their places. A shared module, or one in a shared module, has several."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    found: Dict[nn.Module, List[Place]] = {}
+    for path, module in modules.items():
+        if wanted(module):
+            parent, _, name = path.rpartition(".")
+            found.setdefault(module, []).append((path, modules[parent] if path else None, name))
     return found
+
+
+def is_single(places: List[Place]) -> bool:
+    """Whether one parent holds the module, under one name."""
+    return len({(id(parent), name) for _, parent, name in places}) == 1
+
+
+def is_plain_sequential(module: Optional[nn.Module]) -> bool:
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def put(model: nn.Module, places: List[Place], new: nn.Module) -> nn.Module:
+    """Puts `new` in all places and returns the model, which is `new` if a place is the model itself."""
+    for _, parent, name in places:
+        if parent is None:
+            model = new
+        else:
+            parent._modules[name] = new
+    return model
+
+
+def check_module(function: str, model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"renorm.{function}: model must be a torch.nn.Module, got {model!r:.60}")
 
 
 def _as_patterns(patterns: Patterns) -> List[str]:
@@ -52,87 +89,132 @@ def _as_patterns(patterns: Patterns) -> List[str]:
 
 
 def _select(
-    function: str, found: Dict[nn.Module, List[_Place]], include: Patterns, exclude: Patterns
-) -> Dict[nn.Module, List[_Place]]:
-    """The modules with a path that a pattern of `include` matches and none of `exclude`. A pattern that matches no path
-    is an error."""
+    function: str, found: Dict[nn.Module, List[Place]], include: Patterns, exclude: Patterns
+) -> Dict[nn.Module, List[Place]]:
+    """The modules with a path that a pattern of `include` matches, and no path that one of `exclude` matches. A pattern
+    that matches no path is an error, and so is an empty result."""
     paths = [path for places in found.values() for path, _, _ in places]
     included, excluded = _as_patterns(include), _as_patterns(exclude)
     for option, patterns in (("include", included), ("exclude", excluded)):
         for pattern in patterns:
             if not any(fnmatchcase(path, pattern) for path in paths):
-                some = ", ".join(repr(path) for path in paths[:3])
-                raise ValueError(f"renorm.{function}: {option} pattern {pattern!r} matches no layer; layers are {some}, ...")
+                some = ", ".join([repr(path) for path in paths[:3]] + ["..."] * (len(paths) > 3))
+                raise ValueError(f"renorm.{function}: {option} pattern {pattern!r} matches no layer; layers are {some}")
 
-    def selected(path: str) -> bool:
-        return any(fnmatchcase(path, one) for one in included) and not any(fnmatchcase(path, one) for one in excluded)
+    def matches(places: List[Place], patterns: List[str]) -> bool:
+        return any(fnmatchcase(path, pattern) for path, _, _ in places for pattern in patterns)
 
-    return {module: places for module, places in found.items() if any(selected(path) for path, _, _ in places)}
+    chosen = {norm: at for norm, at in found.items() if matches(at, included) and not matches(at, excluded)}
+    if not chosen:
+        raise ValueError(f"renorm.{function}: the combination of include and exclude selects no layer")
+    return chosen
 
 
-_HOOKS = [
-    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook",
-    "_non_full_backward_hooks",
+_OUTPUT_HOOKS = ["_forward_hooks", "_backward_hooks", "_backward_pre_hooks"]
+_HOOKS = _OUTPUT_HOOKS + [
+    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_is_full_backward_hook", "_state_dict_hooks", "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 ]
 
 
-def _keep_manners(old: nn.Module, new: nn.Module) -> nn.Module:
-    """The hooks and the train/eval flag of `old`."""
-    for name in _HOOKS:
-        if name in old.__dict__:
-            new.__dict__[name] = old.__dict__[name]
-    new.training = old.training
-    return new
+def has_hooks(module: nn.Module, kinds: Iterable[str] = _HOOKS) -> bool:
+    return any(module.__dict__.get(kind) for kind in kinds)
 
 
-def _parameter(old: Optional[torch.Tensor], like: torch.Tensor) -> nn.Parameter:
-    """A parameter of the dtype of `like`, with the values of `old` or 1. The same object if nothing changes, because an
-    optimizer may hold it."""
-    if old is None:
-        return nn.Parameter(torch.ones_like(like), requires_grad=False)
-    if isinstance(old, nn.Parameter) and old.dtype == like.dtype:
-        return old
-    return nn.Parameter(old.detach().to(like.dtype), requires_grad=old.requires_grad)
+def _copy_state(old: nn.Module, new: nn.Module, fresh: nn.Module) -> None:
+    """Gives `new` the hooks and the train/eval flag of `old`, and the attributes that a user set: those that `fresh`, a
+    new module of the same class, does not have."""
+    for name, value in old.__dict__.items():
+        if name in _HOOKS or (name not in fresh.__dict__ and not hasattr(new, name)):
+            new.__dict__[name] = value
+    for hook in new._load_state_dict_pre_hooks.values():
+        if getattr(hook, "with_module", False):  # PyTorch's wrapper has a weak reference to the old module
+            hook.module = weakref.ref(new)
+    for module in new.modules():
+        module.training = old.training
 
 
-def _from_batch_norm(norm: nn.Module, clip: ClipSchedule, activation: str) -> BatchRenorm:
-    held = norm.weight if norm.weight is not None else norm.running_mean
-    options: Dict[str, Any] = {} if held is None else {"device": held.device, "dtype": held.dtype}
+def _check_plain(function: str, path: str, norm: nn.Module) -> None:
+    for name in ("weight", "bias"):
+        if name not in norm._parameters:
+            raise TypeError(
+                f"renorm.{function}: the {name} of {path!r} is not a plain parameter, as after pruning or weight_norm; "
+                "make it permanent or exclude the layer"
+            )
+    if "forward" in norm.__dict__:
+        raise TypeError(f"renorm.{function}: {path!r} has a forward of its own; exclude it")
+
+
+def _factory_options(*held: Optional[torch.Tensor]) -> Dict[str, Any]:
+    """Device and dtype of the first tensor that exists."""
+    for tensor in held:
+        if tensor is not None:
+            return {"device": tensor.device, "dtype": tensor.dtype}
+    return {}
+
+
+class _Parameters:
+    """New parameters, one per old one, so that tied parameters stay tied."""
+
+    def __init__(self) -> None:
+        self._made: Dict[Tuple[int, torch.dtype], nn.Parameter] = {}
+
+    def of(self, old: nn.Parameter, dtype: torch.dtype) -> nn.Parameter:
+        """The same object if it has the dtype, because an optimizer may hold it."""
+        if old.dtype == dtype:
+            return old
+        key = (id(old), dtype)
+        if key not in self._made:
+            self._made[key] = nn.Parameter(old.detach().to(dtype), requires_grad=old.requires_grad)
+        return self._made[key]
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.device.type == "mps" else tensor.double()
+
+
+def _from_batch_norm(norm: nn.Module, clip: ClipSchedule, activation: str, parameters: _Parameters) -> BatchRenorm:
+    # BatchNorm's forward decides by its tensors, whatever the options are.
+    affine = norm.weight is not None or norm.bias is not None
+    tracks = norm.running_mean is not None and norm.running_var is not None
     new = _TWINS[type(norm)](
-        norm.num_features, max(norm.eps, 1.2e-38), norm.momentum, norm.affine, norm.track_running_stats,
-        activation=activation, clip=clip, **options
+        norm.num_features, max(norm.eps, 1.2e-38), norm.momentum, affine, tracks, activation=activation, clip=clip,
+        scale=norm.weight is not None or not affine, **_factory_options(norm.weight, norm.bias, norm.running_mean)
     )
     if norm.weight is not None:
-        new.weight = _parameter(norm.weight, new.weight)
-        new.bias = _parameter(norm.bias, new.bias)
-    if norm.running_mean is not None:
+        new.weight = parameters.of(norm.weight, new.weight.dtype)
+    if affine:
+        new.bias = None if norm.bias is None else parameters.of(norm.bias, new.bias.dtype)
+    if tracks:
         with torch.no_grad():
             new.running_mean.copy_(norm.running_mean)
-            new.running_std.copy_((norm.running_var.double() + norm.eps).sqrt()
-                                  if norm.running_var.device.type != "mps" else (norm.running_var + norm.eps).sqrt())
+            new.running_std.copy_((_wide(norm.running_var) + norm.eps).sqrt())
             # The number of batches in a cumulative average. Otherwise the schedule starts at 0.
             if norm.momentum is None and norm.num_batches_tracked is not None:
                 new.num_batches_tracked.copy_(norm.num_batches_tracked)
-    _keep_manners(norm, new)
     return new
 
 
-def _following_relu(places: List[_Place]) -> Optional[Tuple[nn.Sequential, str]]:
-    """The ReLU that certainly is the next to see the output: the next element of the one Sequential that holds it."""
-    if len(places) != 1:
-        return None
+def _next_in_sequential(places: List[Place], kind: Type[nn.Module]) -> Optional[Tuple[nn.Sequential, str]]:
+    """The module of this class that certainly is the next to see the output: the next element of the one Sequential
+    that holds the layer."""
     _, parent, name = places[0]
-    if not isinstance(parent, nn.Sequential) or type(parent).forward is not nn.Sequential.forward:
+    if not is_single(places) or not is_plain_sequential(parent):
         return None
     names = list(parent._modules)
     after = names.index(name) + 1
-    if after == len(names):
-        return None
-    relu = parent._modules[names[after]]
-    if type(relu) is not nn.ReLU or any(relu.__dict__.get(hooks) for hooks in _HOOKS):
+    if after == len(names) or type(parent._modules[names[after]]) is not kind:
         return None
     return parent, names[after]
+
+
+def _fusable_relu(norm: nn.Module, places: List[Place]) -> Optional[Tuple[nn.Sequential, str]]:
+    """The ReLU after `norm`, unless a hook would see another value."""
+    if has_hooks(norm, _OUTPUT_HOOKS):
+        return None
+    relu = _next_in_sequential(places, nn.ReLU)
+    return None if relu is None or has_hooks(relu[0]._modules[relu[1]]) else relu
 
 
 def convert(
@@ -141,9 +223,16 @@ def convert(
 ) -> nn.Module:
     """Replaces every BatchNorm1d, 2d, 3d and SyncBatchNorm by Batch Renorm, in place, and returns the model.
 
-    Weights, averages (std = sqrt(var + eps)), train/eval flag, dtype, device, hooks, names and requires_grad are kept;
-    inference is unchanged. The clip schedule starts at step 0. `include` and `exclude` are patterns of paths, such as
-    "layer1.*". `fuse_relu` makes a ReLU that directly follows in a Sequential part of the layer.
+    Weights, averages (std = sqrt(var + eps)), train/eval flag, dtype, device, hooks, names, requires_grad and
+    attributes that you set are kept, with the same Parameter objects for float32 and float64 models; inference is
+    unchanged. The clip schedule starts at step 0. A SyncBatchNorm becomes a layer with statistics of each process.
+
+    `include` and `exclude` are patterns of paths, such as "layer1.*". A layer with several paths is converted if a
+    pattern of `include` matches one of them and no pattern of `exclude` matches any.
+
+    `fuse_relu` makes a ReLU that directly follows in a Sequential part of the layer, unless a hook on one of the two
+    would see another value. It assumes that the Sequential is called as a whole: a model that iterates over its
+    elements sees the ReLU's output one element earlier.
 
     >>> import renorm
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.ReLU())
@@ -154,66 +243,55 @@ def convert(
       (2): FusedReLU()
     )
 
-    A subclass of BatchNorm is an error, because its own behaviour would be lost: exclude it. After an error the model is
-    as it was.
+    A subclass of BatchNorm is an error, because its own behaviour would be lost: exclude it. After an error the model
+    is as it was.
     """
+    check_module("convert", model)
     if not isinstance(clip, ClipSchedule):
         raise TypeError(f"renorm.convert: clip must be a ClipSchedule such as ClipSchedule.paper(20000), got {clip!r}")
-    found = _places(model, lambda module: isinstance(module, nn.modules.batchnorm._BatchNorm))
+    found = places_of(model, lambda module: isinstance(module, nn.modules.batchnorm._BatchNorm))
     if not found:
         raise ValueError("renorm.convert: the model has no BatchNorm layer")
-    chosen = _select("convert", found, include, exclude)
-    for norm, places in chosen.items():
+    plans, parameters = [], _Parameters()
+    for norm, places in _select("convert", found, include, exclude).items():
+        path = places[0][0]
         if type(norm) not in _TWINS:
             remedy = "run one forward first" if "Lazy" in type(norm).__name__ else "exclude it"
-            raise TypeError(f"renorm.convert: {places[0][0]!r} is a {type(norm).__name__}, not a plain BatchNorm; {remedy}")
-    plans = []
-    for norm, places in chosen.items():
-        relu = _following_relu(places) if fuse_relu else None
-        plans.append((places, _from_batch_norm(norm, clip, "none" if relu is None else "relu"), relu))
-    for places, new, relu in plans:
-        model = _put(model, places, new)
+            raise TypeError(f"renorm.convert: {path!r} is a {type(norm).__name__}, not a plain BatchNorm; {remedy}")
+        _check_plain("convert", path, norm)
+        relu = _fusable_relu(norm, places) if fuse_relu else None
+        plans.append((norm, places, _from_batch_norm(norm, clip, "none" if relu is None else "relu", parameters), relu))
+    for norm, places, new, relu in plans:
+        _copy_state(norm, new, type(norm)(1))
+        model = put(model, places, new)
         if relu is not None:
             sequence, name = relu
-            sequence._modules[name] = FusedReLU().train(sequence._modules[name].training)
+            old = sequence._modules[name]
+            sequence._modules[name] = FusedReLU(old.inplace)
+            _copy_state(old, sequence._modules[name], nn.ReLU())
     return model
 
 
-def _put(model: nn.Module, places: List[_Place], new: nn.Module) -> nn.Module:
-    """Puts `new` in all places and returns the model, which is `new` if a place is the model itself."""
-    for _, parent, name in places:
-        if parent is None:
-            model = new
-        else:
-            parent._modules[name] = new
-    return model
-
-
-def _to_batch_norm(path: str, norm: BatchRenorm) -> nn.Module:
-    kind = _BACK.get(type(norm))
-    if kind is None:
-        if type(norm) is not BatchRenorm:
-            raise TypeError(f"renorm.revert: {path!r} is a {type(norm).__name__}, a class of your own; exclude it")
-        kind = nn.SyncBatchNorm
-    held = norm.bias if norm.bias is not None else norm.running_mean
-    options: Dict[str, Any] = {} if held is None else {"device": held.device, "dtype": held.dtype}
-    new = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats, **options)
-    if norm.bias is not None:
-        new.weight = _parameter(norm.weight, norm.bias)
-        new.bias = _parameter(norm.bias, norm.bias)
-    if norm.running_mean is not None:
+def _to_batch_norm(path: str, norm: BatchRenorm, parameters: _Parameters) -> nn.Module:
+    affine = norm.weight is not None or norm.bias is not None
+    tracks = norm.running_mean is not None and norm.running_std is not None and norm.num_batches_tracked is not None
+    options = _factory_options(norm.weight, norm.bias, norm.running_mean)
+    new = _BACK[type(norm)](norm.num_features, norm.eps, norm.momentum, affine, tracks, **options)
+    for name in ("weight", "bias") if affine else ():
+        old, filled = getattr(norm, name), getattr(new, name)
+        # Runtimes need both. A constant 1 or 0 takes the place of one that the layer does not have.
+        setattr(new, name, filled.requires_grad_(False) if old is None else parameters.of(old, filled.dtype))
+    if tracks:
         with torch.no_grad():
-            std = norm.running_std if norm.running_std.device.type == "mps" else norm.running_std.double()
-            var = std * std - norm.eps
+            var = _wide(norm.running_std).square() - norm.eps
             # std is at least sqrt(eps) but for the rounding of its dtype.
-            if (var < -8 * torch.finfo(norm.running_std.dtype).eps * norm.eps).any():
+            if not var.is_meta and (var < -8 * torch.finfo(norm.running_std.dtype).eps * norm.eps).any():
                 raise ValueError(
                     f"renorm.revert: running_std of {path!r} is below sqrt(eps), which BatchNorm cannot represent"
                 )
             new.running_mean.copy_(norm.running_mean)
             new.running_var.copy_(var.clamp(min=0))
             new.num_batches_tracked.copy_(norm.num_batches_tracked)
-    _keep_manners(norm, new)
     return new
 
 
@@ -221,124 +299,35 @@ def revert(model: nn.Module, include: Patterns = "*", exclude: Patterns = ()) ->
     """Replaces every Batch Renorm layer by BatchNorm, in place, and returns the model: for exporters and runtimes that
     have no Batch Renorm. Inference is unchanged.
 
-    A ReLU that convert() fused is a module again; another fused ReLU becomes part of a Sequential of norm and ReLU in
-    the layer's place. After an error the model is as it was.
+    BatchRenorm, of any rank, becomes a BatchNorm of any rank. A ReLU that convert() fused is a module again; another
+    fused ReLU becomes part of a Sequential of norm and ReLU in the layer's place. After an error the model is as it
+    was.
     """
-    found = _places(model, lambda module: isinstance(module, BatchRenorm))
+    check_module("revert", model)
+    found = places_of(model, lambda module: isinstance(module, BatchRenorm))
     if not found:
         raise ValueError("renorm.revert: the model has no Batch Renorm layer")
-    plans = []
+    plans, parameters = [], _Parameters()
     for norm, places in _select("revert", found, include, exclude).items():
-        new, relu = _to_batch_norm(places[0][0], norm), None
+        path = places[0][0]
+        if type(norm) not in _BACK:
+            raise TypeError(f"renorm.revert: {path!r} is a {type(norm).__name__}, a class of your own; exclude it")
+        _check_plain("revert", path, norm)
+        new, relu = _to_batch_norm(path, norm, parameters), None
         if norm.activation == "relu":
-            relu = _place_of_fused_relu(places)
+            relu = _next_in_sequential(places, FusedReLU)
             if relu is None:
-                new = nn.Sequential()
-                new.add_module("norm", _to_batch_norm(places[0][0], norm))
-                new.add_module("relu", nn.ReLU())
-                new.train(norm.training)
-        plans.append((places, new, relu))
-    for places, new, relu in plans:
-        model = _put(model, places, new)
+                norm_and_relu = nn.Sequential()
+                norm_and_relu.add_module("norm", new)
+                norm_and_relu.add_module("relu", nn.ReLU())
+                new = norm_and_relu
+        plans.append((norm, places, new, relu))
+    for norm, places, new, relu in plans:
+        _copy_state(norm, new, type(norm)(1))
+        model = put(model, places, new)
         if relu is not None:
             sequence, name = relu
-            sequence._modules[name] = nn.ReLU().train(sequence._modules[name].training)
+            old = sequence._modules[name]
+            sequence._modules[name] = nn.ReLU(old.inplace)
+            _copy_state(old, sequence._modules[name], FusedReLU())
     return model
-
-
-def _place_of_fused_relu(places: List[_Place]) -> Optional[Tuple[nn.Sequential, str]]:
-    if len(places) != 1 or not isinstance(places[0][1], nn.Sequential):
-        return None
-    _, parent, name = places[0]
-    names = list(parent._modules)
-    after = names.index(name) + 1
-    if after == len(names) or not isinstance(parent._modules[names[after]], FusedReLU):
-        return None
-    return parent, names[after]
-
-
-_FOLDABLE = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-
-
-class _Tracer(torch.fx.Tracer):
-    def is_leaf_module(self, module: nn.Module, path: str) -> bool:
-        return isinstance(module, BatchRenorm) or super().is_leaf_module(module, path)
-
-
-def _pairs_by_graph(model: nn.Module) -> List[Tuple[str, str]]:
-    """(path of a convolution or linear layer, path of the norm that alone uses its output)."""
-    graph = _Tracer().trace(model)
-    calls: Dict[str, int] = {}
-    for node in graph.nodes:
-        if node.op == "call_module":
-            calls[node.target] = calls.get(node.target, 0) + 1
-    modules = dict(model.named_modules())
-    pairs = []
-    for node in graph.nodes:
-        if node.op != "call_module" or not isinstance(modules[node.target], BatchRenorm) or len(node.args) != 1:
-            continue
-        before = node.args[0]
-        if not isinstance(before, torch.fx.Node) or before.op != "call_module" or len(before.users) != 1:
-            continue
-        if type(modules[before.target]) in _FOLDABLE and calls[node.target] == calls[before.target] == 1:
-            pairs.append((before.target, node.target))
-    return pairs
-
-
-def _pairs_by_tree(model: nn.Module) -> List[Tuple[str, str]]:
-    """The same for neighbours in a Sequential, for models that torch.fx cannot trace."""
-    pairs = []
-    for path, parent in model.named_modules():
-        if isinstance(parent, nn.Sequential) and type(parent).forward is nn.Sequential.forward:
-            children = [(f"{path}.{name}" if path else name, child) for name, child in parent._modules.items()]
-            for (first, layer), (second, norm) in zip(children, children[1:]):
-                if type(layer) in _FOLDABLE and isinstance(norm, BatchRenorm):
-                    pairs.append((first, second))
-    return pairs
-
-
-def fold(model: nn.Module) -> nn.Module:
-    """Folds every Batch Renorm layer that directly follows a convolution or a linear layer into it, in place, and
-    returns the model. The norm's place becomes its ReLU or an identity. Inference is unchanged; the model cannot be
-    trained any more. The model must be in eval().
-
-    Pairs are found by torch.fx, or, in a model that it cannot trace, as neighbours in a Sequential.
-    """
-    if model.training:
-        raise ValueError("renorm.fold: the model must be in evaluation mode; call model.eval() first")
-    if not any(isinstance(module, BatchRenorm) for module in model.modules()):
-        raise ValueError("renorm.fold: the model has no Batch Renorm layer")
-    try:
-        pairs = _pairs_by_graph(model)
-    except Exception:  # torch.fx raises whatever the model's code raises on a symbolic value
-        pairs = _pairs_by_tree(model)
-    modules = dict(model.named_modules())
-    places = _places(model, lambda module: isinstance(module, BatchRenorm))
-    pairs = [(layer, norm) for layer, norm in pairs
-             if modules[norm].running_mean is not None and len(places[modules[norm]]) == 1]
-    if not pairs:
-        raise ValueError("renorm.fold: no Batch Renorm layer directly follows a convolution or a linear layer")
-    for layer_path, norm_path in pairs:
-        norm = modules[norm_path]
-        _fold_into(modules[layer_path], norm)
-        rest = nn.ReLU() if norm.activation == "relu" else nn.Identity()
-        _put(model, places[norm], rest.eval())
-    return model
-
-
-def _fold_into(layer: nn.Module, norm: BatchRenorm) -> None:
-    with torch.no_grad():
-        wide = torch.float32 if layer.weight.device.type == "mps" else torch.float64
-        scale = 1 / norm.running_std.to(wide)
-        if norm.weight is not None:
-            scale = scale * norm.weight.to(wide)
-        shift = -norm.running_mean.to(wide)
-        if layer.bias is not None:
-            shift = shift + layer.bias.to(wide)
-        shift = shift * scale
-        if norm.bias is not None:
-            shift = shift + norm.bias.to(wide)
-        weight = layer.weight.to(wide) * scale.reshape([-1] + [1] * (layer.weight.dim() - 1))
-        dtype = layer.weight.dtype
-        layer.weight = nn.Parameter(weight.to(dtype), requires_grad=layer.weight.requires_grad)
-        layer.bias = nn.Parameter(shift.to(dtype), requires_grad=layer.weight.requires_grad)

@@ -1,16 +1,20 @@
-"""convert, revert and fold: inference unchanged, everything else kept, bad input refused with the model untouched.
+"""convert and revert: inference unchanged, everything else kept, bad input refused with the model untouched.
 
 usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 convert_test.py
 """
 import copy
+import gc
+import io
 import unittest
 import warnings
 
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import renorm
 from renorm import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d, ClipSchedule
+from renorm.convert import BatchNorm, FusedReLU
 from support import Case, ramp
 
 try:
@@ -26,10 +30,27 @@ def randomize(model):
             if module.running_mean is not None:
                 module.running_mean.normal_()
                 module.running_var.uniform_(0.5, 2)
-            if module.affine:
+            if module.weight is not None:
                 nn.init.uniform_(module.weight, 0.5, 1.5)
+            if module.bias is not None:
                 nn.init.normal_(module.bias)
     return model
+
+
+def pruned(norm):
+    return prune.l1_unstructured(norm, "weight", 1)
+
+
+def own_forward():
+    norm = nn.BatchNorm2d(3)
+    norm.forward = lambda x: x
+    return norm
+
+
+def without(norm, *names):
+    for name in names:
+        setattr(norm, name, None)
+    return norm
 
 
 def small_net():
@@ -96,6 +117,83 @@ class Convert(Case):
         renorm.convert(model)
         self.assertIs(model["a"], model["b"][0])
 
+    def test_weight_and_bias_are_separate(self):
+        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(5))
+        for missing in (["weight"], ["bias"], ["weight", "bias"]):
+            norm = randomize(without(nn.BatchNorm1d(3), *missing)).eval()
+            expected = norm(x)
+            made = renorm.convert(copy.deepcopy(norm))
+            self.close(made(x), expected)
+            self.assertEqual([name for name in ("weight", "bias") if getattr(made, name) is None], missing)
+            self.assertEqual((made.affine, made.scale), (len(missing) == 1, missing != ["weight"]))
+            made.clip = ClipSchedule.batch_norm()
+            self.close(made.train()(x), copy.deepcopy(norm).train()(x), 1e-5)
+
+    def test_buffers_decide_what_is_tracked(self):
+        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(5))
+        norm = randomize(nn.BatchNorm1d(3)).eval()
+        norm.track_running_stats = False
+        self.close(renorm.convert(norm)(x), norm(x))
+        norm = without(randomize(nn.BatchNorm1d(3)), "running_mean", "running_var").eval()
+        self.close(renorm.convert(norm)(x), norm(x), 1e-5)
+
+    def test_hooks_of_the_state_dict_are_kept(self):
+        model, seen = nn.Sequential(nn.BatchNorm2d(3)), []
+        norm = model[0]
+        norm._register_state_dict_hook(lambda module, *_: seen.append(type(module)))
+        norm._register_load_state_dict_pre_hook(lambda module, *_: seen.append(type(module)), with_module=True)
+        norm.register_load_state_dict_post_hook(lambda module, _: seen.append(type(module)))
+        renorm.convert(model)
+        del norm
+        gc.collect()
+        model.load_state_dict(model.state_dict())
+        self.assertEqual(seen, [BatchRenorm2d] * 3)
+        renorm.revert(model).state_dict()
+        self.assertIs(seen[-1], nn.BatchNorm2d)
+
+    def test_attributes_are_kept(self):
+        norm = nn.BatchNorm2d(3)
+        norm.tag, norm.clip = "stem", 7
+        made = renorm.convert(nn.Sequential(norm), clip=ramp())[0]
+        self.assertEqual((made.tag, made.clip), ("stem", ramp()))
+        back = renorm.revert(nn.Sequential(made))[0]
+        self.assertEqual(back.tag, "stem")
+        self.assertEqual(set(back.__dict__) - {"tag"}, set(nn.BatchNorm2d(3).__dict__))
+
+    def test_a_norm_with_hooks_is_not_fused(self):
+        x = self.x
+        for register in ("register_forward_hook", "register_full_backward_hook"):
+            model = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU()).eval()
+            getattr(model[0], register)(lambda *_: None)
+            renorm.convert(model, fuse_relu=True)
+            self.assertEqual((model[0].activation, type(model[1])), ("none", nn.ReLU))
+        model, seen = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU()).eval(), []
+        model[0].register_forward_hook(lambda module, inputs, output: seen.append(output))
+        renorm.convert(model, fuse_relu=True)(x)
+        self.assertLess(seen[0].min().item(), 0)
+
+    def test_exclude_wins_for_shared_layers(self):
+        norm = nn.BatchNorm1d(3)
+        model = nn.ModuleDict({"a": norm, "b": norm, "c": nn.BatchNorm1d(3)})
+        renorm.convert(model, exclude="b")
+        self.assertEqual([type(m) for m in model.values()], [nn.BatchNorm1d, nn.BatchNorm1d, BatchRenorm1d])
+
+    def test_all_paths_of_a_shared_sequential_match(self):
+        block = nn.Sequential(nn.BatchNorm1d(3), nn.ReLU())
+        model = nn.ModuleDict({"a": block, "b": block})
+        renorm.convert(model, include="b.*", fuse_relu=True)
+        self.assertEqual((type(block[0]), type(block[1])), (BatchRenorm1d, FusedReLU))
+
+    def test_tied_weights_stay_tied(self):
+        for dtype in (torch.float32, torch.bfloat16, torch.half):
+            model = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm2d(3)).to(dtype)
+            model[1].weight = model[0].weight
+            renorm.convert(model)
+            self.assertIs(model[1].weight, model[0].weight)
+            self.assertIsNot(model[1].bias, model[0].bias)
+            renorm.revert(model)
+            self.assertIs(model[1].weight, model[0].weight)
+
     def test_narrow_models(self):
         model = nn.Sequential(nn.BatchNorm2d(3)).bfloat16()
         renorm.convert(model)
@@ -119,11 +217,24 @@ class Convert(Case):
             (small_net(), {"clip": 100}, TypeError, "clip must be a ClipSchedule"),
             (nn.Sequential(nn.BatchNorm2d(3), Own(3)), {}, TypeError, "'1' is a Own, not a plain BatchNorm; exclude it"),
             (nn.Sequential(nn.BatchNorm2d(3), nn.LazyBatchNorm2d()), {}, TypeError, "run one forward first"),
+            (small_net(), {"include": []}, ValueError, "selects no layer"),
+            (small_net(), {"include": "6", "exclude": "*"}, ValueError, "selects no layer"),
+            (nn.Sequential(nn.BatchNorm2d(3)), {"include": "9"}, ValueError, "layers are '0'$"),
+            (nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(4)]), {"include": "9"}, ValueError, "'0', '1', '2', ...$"),
+            (nn.Sequential(nn.BatchNorm2d(3), pruned(nn.BatchNorm2d(3))), {}, TypeError, "weight of '1' is not a plain"),
+            (nn.Sequential(nn.BatchNorm2d(3), own_forward()), {}, TypeError, "'1' has a forward of its own; exclude it"),
         ]:
             before = [type(module) for module in model.modules()]
             with self.subTest(text=text), self.assertRaisesRegex(kind, text):
                 renorm.convert(model, **options)
             self.assertEqual([type(module) for module in model.modules()], before)
+
+    def test_what_is_not_a_module(self):
+        for function in (renorm.convert, renorm.revert, renorm.fold):
+            for model in (None, [nn.BatchNorm1d(3)], nn.BatchNorm1d):
+                text = f"renorm.{function.__name__}: model must be a torch.nn.Module, got "
+                with self.assertRaisesRegex(TypeError, text):
+                    function(model)
 
     @unittest.skipIf(torchvision is None, "no torchvision")
     def test_torchvision(self):
@@ -174,6 +285,56 @@ class Revert(Case):
         self.assertIsInstance(model[0], nn.Sequential)
         self.assertFalse(model[0].norm.weight.requires_grad)
 
+    def test_weight_and_bias_are_separate(self):
+        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(5))
+        for missing in (["weight"], ["bias"], ["weight", "bias"]):
+            layer = without(BatchRenorm1d(3).eval(), *missing)
+            for parameter in layer.parameters():
+                nn.init.constant_(parameter, 5)
+            made = renorm.revert(layer)
+            self.close(made(x), layer(x))
+            for parameter in [getattr(made, name) for name in missing if made.affine]:
+                self.assertFalse(parameter.requires_grad)
+
+    def test_any_rank(self):
+        model = nn.Sequential(nn.Linear(3, 3), randomize(nn.SyncBatchNorm(3))).eval()
+        renorm.convert(model)
+        for shape in ([4, 3], [4, 5, 3], [2, 3, 3, 3]):
+            x = torch.randn(shape)
+            if len(shape) == 3:
+                x = x.transpose(1, 2)
+            layer, made = model[1], renorm.revert(copy.deepcopy(model))[1]
+            self.close(made(x), layer(x))
+        self.assertIs(type(made), BatchNorm)
+        with self.assertRaisesRegex(ValueError, r"BatchNorm: input must be \[N, C, ...\], got 1 dimensions"):
+            made(torch.randn(3))
+        again = renorm.convert(copy.deepcopy(made))
+        self.assertIs(type(again), BatchRenorm)
+        self.close(again(x), made(x))
+        buffer = io.BytesIO()
+        torch.save(made.state_dict(), buffer)
+
+    def test_the_relu_is_as_it_was(self):
+        model = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(inplace=True), nn.BatchNorm2d(3), nn.ReLU())
+        renorm.convert(model, fuse_relu=True)
+        self.assertEqual((repr(model[1]), repr(model[3])), ("FusedReLU(inplace=True)", "FusedReLU()"))
+        renorm.revert(model)
+        self.assertEqual((model[1].inplace, model[3].inplace), (True, False))
+
+    def test_hooks_of_a_layer_with_a_relu_of_its_own(self):
+        model, seen = nn.Sequential(BatchRenorm1d(3, activation="relu")).eval(), []
+        model[0].register_forward_hook(lambda module, inputs, output: seen.append(output))
+        x = torch.randn(4, 3)
+        model(x)
+        renorm.revert(model)(x)
+        self.assertEqual(len(seen), 2)
+        self.close(seen[0], seen[1])
+
+    def test_meta_device(self):
+        layer = BatchRenorm2d(3, device="meta", scale=False)
+        made = renorm.revert(nn.Sequential(layer))[0]
+        self.assertTrue(made.running_var.is_meta and made.weight.is_meta)
+
     def test_bad_input(self):
         layer = BatchRenorm1d(3)
         layer.running_std.fill_(1e-4)
@@ -181,48 +342,10 @@ class Revert(Case):
             renorm.revert(nn.Sequential(layer))
         with self.assertRaisesRegex(ValueError, "no Batch Renorm layer"):
             renorm.revert(nn.Linear(2, 2))
-
-
-class Fold(Case):
-    def test_inference_is_unchanged(self):
-        model = renorm.convert(small_net(), fuse_relu=True)
-        x = torch.randn(4, 3, 8, 8)
-        expected = model(x)
-        renorm.fold(model)
-        self.assertEqual(renorm.layers(model), [])
-        self.close(model(x), expected, 1e-5)
-
-    def test_only_certain_pairs_are_folded(self):
-        class Branch(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.conv, self.norm = nn.Conv2d(3, 3, 1), BatchRenorm2d(3)
-
-            def forward(self, x):
-                y = self.conv(x)
-                return self.norm(y) + y  # the convolution has another user
-
-        with self.assertRaisesRegex(ValueError, "no Batch Renorm layer directly follows"):
-            renorm.fold(Branch().eval())
-
-    def test_a_model_that_cannot_be_traced(self):
-        class Odd(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.body = nn.Sequential(nn.Linear(3, 3), BatchRenorm1d(3))
-
-            def forward(self, x):
-                return self.body(x) if x.sum() > 0 else x
-
-        model = Odd().eval()
-        renorm.fold(model)
-        self.assertEqual(renorm.layers(model), [])
-
-    def test_bad_input(self):
-        with self.assertRaisesRegex(ValueError, "call model.eval"):
-            renorm.fold(BatchRenorm1d(3))
-        with self.assertRaisesRegex(ValueError, "no Batch Renorm layer"):
-            renorm.fold(nn.Linear(2, 2).eval())
+        with self.assertRaisesRegex(ValueError, "selects no layer"):
+            renorm.revert(BatchRenorm1d(3), include=[])
+        with self.assertRaisesRegex(TypeError, "weight of '' is not a plain parameter"):
+            renorm.revert(pruned(BatchRenorm1d(3)))
 
 
 if __name__ == "__main__":
