@@ -263,6 +263,7 @@ def convert(
         plans.append((norm, places, _from_batch_norm(norm, clip, "none" if relu is None else "relu", parameters), relu))
     for norm, places, new, relu in plans:
         _copy_state(norm, new, type(norm)(1))
+        new.name = places[0][0]
         model = put(model, places, new)
         if relu is not None:
             sequence, name = relu

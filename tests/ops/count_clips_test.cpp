@@ -1,4 +1,4 @@
-// The operator that counts how often the limits clipped r and d.
+// The operator that counts how often the limits clipped r and d, and the one that also normalizes and moves.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <limits>
@@ -83,6 +83,54 @@ TEST_F(CountClips, NamesBadArguments) {
       message_of([&] { s.count(kRamp, 9); }),
       "renorm::count_clips_: averages and statistics must have one dtype and device, got Float on cpu and "
       "Double on cpu");
+}
+
+using Train = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const Optional<at::Tensor>&,
+                                                 const Optional<at::Tensor>&, at::Tensor, at::Tensor,
+                                                 at::Tensor, at::Tensor, Optional<double>, int64_t, double,
+                                                 int64_t, double, int64_t, double, int64_t, c10::string_view,
+                                                 c10::string_view, const Optional<at::Tensor>&, bool);
+
+class TrainInOneCall : public Seeded {};
+
+TEST_F(TrainInOneCall, EqualsTheThreeOperators) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(ops::kTrainOp, "").typed<Train>();
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    const at::Tensor input = at::randn({6, 5, 4}, type);
+    const at::Tensor weight = (at::rand({5}, type) + 0.5).requires_grad_();
+    const at::Tensor mean = at::randn({5}, type);
+    const at::Tensor std = at::rand({5}, type) + 0.5;
+    const at::Tensor step = at::full({}, 9, at::kLong);
+    ops::BatchRenormArguments arguments;
+    arguments.group_size = 3;
+    arguments.activation = Activation::kRelu;
+    const auto expected = ops::batch_renorm_step(input, weight, {}, mean, std, step, kRamp, arguments);
+    const std::vector<at::Tensor> moved{mean.clone(), std.clone(), step.clone()};
+    const at::Tensor counts = at::zeros({4}, at::kLong);
+    const auto [output, record] =
+        op.call(input, weight, {}, moved[0], moved[1], moved[2], counts, 0.25, kRamp.hold, kRamp.r_max,
+                kRamp.r_step, kRamp.d_max, kRamp.d_step, 1e-5, 3, "contiguous", "relu", {}, /*record=*/true);
+    EXPECT_TRUE(at::equal(output, expected.output));
+    EXPECT_TRUE(output.requires_grad());
+    EXPECT_FALSE(record.requires_grad());
+    const at::Tensor used =
+        at::cat({mean.to(at::kDouble), std.to(at::kDouble), expected.batch_mean.to(at::kDouble).sum(0),
+                 expected.batch_std.to(at::kDouble).sum(0), at::full({1}, 9.0, at::kDouble)});
+    EXPECT_TRUE(at::equal(record, used));
+    const std::vector<at::Tensor> by_hand{mean.clone(), std.clone(), step.clone()};
+    ops::move_averages_(by_hand[0], by_hand[1], by_hand[2], expected.batch_mean, expected.batch_std, 0.25);
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(moved[i], by_hand[i])) << i;
+    EXPECT_EQ(counts[0].item<int64_t>(), 10);
+  }
+}
+
+TEST_F(TrainInOneCall, RecordsNothingUnlessAsked) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(ops::kTrainOp, "").typed<Train>();
+  const auto [output, record] =
+      op.call(at::randn({6, 5}), {}, {}, at::zeros({5}), at::ones({5}), at::zeros({}, at::kLong),
+              at::zeros({4}, at::kLong), {}, -1, 3.0, 0, 5.0, 0, 1e-5, 0, "contiguous", "none", {}, false);
+  EXPECT_EQ(record.numel(), 0);
+  EXPECT_EQ(output.sizes(), (std::vector<int64_t>{6, 5}));
 }
 
 }  // namespace
