@@ -1,5 +1,6 @@
 """The moving averages of a layer: moves, collected statistics, clip counts, and forwards that are computed again."""
-from typing import Any, Optional, Tuple
+from collections import deque
+from typing import Any, Deque, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -15,11 +16,22 @@ def inside_ddp() -> bool:
     return DistributedDataParallel._active_ddp_module is not None
 
 
+# The latest tensors of collectives. A thread of Gloo that were their last owner would need the interpreter to destroy
+# them, while the interpreter may wait for that thread to end (PyTorch 1.13).
+_kept: Deque[Tensor] = deque(maxlen=64)
+
+
+def all_reduce(sums: Tensor, group: Any) -> None:
+    """Adds the tensor over the ranks of the group, in place."""
+    _kept.append(sums)
+    torch.distributed.all_reduce(sums, group=group)
+
+
 def _sums_over_ranks(batch_mean: Tensor, batch_std: Tensor) -> Tuple[Tensor, Tensor]:
     """The sums of batch_mean and batch_std over the groups of all ranks, [2, channels], and the number of groups."""
     count = batch_mean.new_full((1,), batch_mean.shape[0])
     sums = torch.cat([batch_mean.detach().sum(0), batch_std.detach().sum(0), count])
-    torch.distributed.all_reduce(sums, group=DistributedDataParallel._active_ddp_module.process_group)
+    all_reduce(sums, DistributedDataParallel._active_ddp_module.process_group)
     return sums[:-1].reshape(2, -1), sums[-1]
 
 

@@ -4,6 +4,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
+from ._averages import all_reduce
 from ._checks import checked_option
 from .clip import ClipSchedule
 from .modules import BatchRenorm
@@ -91,7 +92,7 @@ def _add_up(waiting: List[BatchRenorm], group: Any) -> None:
     parts = [torch.cat([layer.collected.flatten(), layer.collected_groups.to(layer.collected.dtype).reshape(1)])
              for layer in waiting]
     sums = torch.cat([part.to(parts[0].dtype) for part in parts])
-    torch.distributed.all_reduce(sums, group=group)
+    all_reduce(sums, group)
     for layer, part in zip(waiting, sums.split([len(part) for part in parts])):
         layer.collected.copy_(part[:-1].reshape(layer.collected.shape))
         layer.collected_groups.copy_(part[-1])
