@@ -70,8 +70,8 @@ BatchRenormResult result_of(ForwardTensors&& tensors) {
           std::move(mask)};
 }
 
-// What a forward computed with: running_mean, running_std, the sums over the groups of batch_mean and
-// batch_std, and the step, as 4 * channels + 1 doubles.
+// 4 * channels + 1 doubles of a forward: running_mean, running_std, the sums over the groups of batch_mean
+// and of batch_std, and the step.
 at::Tensor record_of(const at::Tensor& running_mean, const at::Tensor& running_std, const at::Tensor& step,
                      const at::Tensor& batch_mean, const at::Tensor& batch_std) {
   const int64_t channels = running_mean.numel();
