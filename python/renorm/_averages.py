@@ -117,7 +117,8 @@ class Averaged(Checked):
                 raise
             return
         with torch.no_grad():
-            if batch_mean.is_cpu and not _tensors.in_transform():  # the host need not wait for anything
+            # On the CPU the host need not wait for anything. Subclasses may have no data.
+            if batch_mean.is_cpu and type(batch_mean) is Tensor and not _tensors.in_transform():
                 self._check_finite(batch_mean, batch_std)
             _tensors.move_averages_(*averages, batch_mean, batch_std, self.momentum)
 

@@ -100,7 +100,7 @@ class Checked(torch.nn.Module):
             raise RuntimeError(
                 f"{self._who()}: a layer of dtype {self.running_mean.dtype} does not take input of dtype {input.dtype}"
             )
-        if _tensors.is_compiling() or _tensors.in_transform() or not std.is_cpu:
+        if _tensors.is_compiling() or _tensors.in_transform() or not std.is_cpu or type(std) is not Tensor:
             return
         good = std.isfinite() & (std > 0)
         if not good.all():
@@ -132,6 +132,21 @@ class Checked(torch.nn.Module):
             )
         sentence = str(error).split("\n")[0].partition(": ")[2]
         return RuntimeError(f"{self._who()}: {sentence}") if "renorm::" in str(error) else error
+
+    @torch.jit.unused
+    def _warn_of_hold(self) -> None:
+        """Of a layer that has trained and was never more than batchnorm. Other devices are not read."""
+        counts = self.clip_counts
+        if type(counts) is not Tensor or not counts.is_cpu or counts[0] == 0:
+            return
+        step = int(self.num_batches_tracked)
+        if step <= self.clip.hold + 1:
+            warn_once(
+                "hold",
+                f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
+                f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
+                "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
+            )
 
     @torch.jit.unused
     def _warn_of_uncommitted(self) -> None:

@@ -7,7 +7,7 @@ from torch.nn.parallel import DistributedDataParallel as _DDP
 
 from . import _tensors
 from ._averages import Averaged, inside_ddp
-from ._checks import OPTIONS, checked_option, warn_once
+from ._checks import OPTIONS, checked_option
 from ._history import backward_task, in_backward, recognises_recomputation
 from ._library import has_kernels
 from .clip import ClipSchedule
@@ -119,21 +119,23 @@ class BatchRenorm(Averaged):
         tracks = track_running_stats
         self.register_buffer("running_mean", per_channel(tracks))
         self.register_buffer("running_std", per_channel(tracks))
-        self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.int64, device=device) if tracks else None)
+
+        def integers(*shape: int) -> Optional[Tensor]:
+            return torch.zeros(shape, dtype=torch.int64, device=device) if tracks else None
+
+        self.register_buffer("num_batches_tracked", integers())
         # Not saved: the sums of the statistics that wait for commit(), and how often the limits clipped.
         waiting = torch.zeros(2, num_features, **options) if tracks else None
-        count = torch.zeros((), dtype=torch.int64, device=device) if tracks else None
         self.register_buffer("collected", waiting, persistent=False)
-        self.register_buffer("collected_groups", count, persistent=False)
-        self.register_buffer("clip_counts", torch.zeros(4, dtype=torch.int64, device=device) if tracks else None,
-                             persistent=False)
+        self.register_buffer("collected_groups", integers(), persistent=False)
+        self.register_buffer("clip_counts", integers(4), persistent=False)
         self.reset_parameters()
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Checks an option, also one that is changed later."""
         if name in OPTIONS:
             value = checked_option(type(self).__name__, name, value)
-            if name == "statistics" and value == "immediate" and "_buffers" in self.__dict__ and "collected" in self._buffers:
+            if name == "statistics" and value == "immediate" and "collected" in self._buffers:
                 self.discard()
         super().__setattr__(name, value)
 
@@ -168,6 +170,7 @@ class BatchRenorm(Averaged):
         class made by a parametrization or by torch.nn.utils.stateless has them elsewhere."""
         return (
             type(self) in _PLAIN
+            and type(input) is Tensor  # subclasses may have no data, such as FakeTensor
             and "weight" in self._parameters  # not with torch.nn.utils.weight_norm
             and "bias" in self._parameters
             and input.is_cpu
@@ -199,7 +202,7 @@ class BatchRenorm(Averaged):
         parameters, buffers = self._parameters, self._buffers
         mean, std = buffers["running_mean"], buffers["running_std"]
         if torch.onnx.is_in_onnx_export():
-            return self._infer_for_onnx(input, residual, mean, std)
+            return _tensors.infer_for_onnx(input, self.weight, self.bias, mean, std, self.activation, residual)
         try:
             return _batch_renorm_inference(
                 input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual
@@ -289,7 +292,7 @@ class BatchRenorm(Averaged):
     def _infer(self, input: Tensor, residual: Optional[Tensor], mean: Tensor, std: Tensor) -> Tensor:
         if not torch.jit.is_scripting():
             if torch.onnx.is_in_onnx_export():
-                return self._infer_for_onnx(input, residual, mean, std)
+                return _tensors.infer_for_onnx(input, self.weight, self.bias, mean, std, self.activation, residual)
             if self.statistics == "deferred" and not _tensors.is_compiling():
                 self._warn_of_uncommitted()
         if self._kernels and (torch.jit.is_scripting() or input.is_cpu):
@@ -302,26 +305,11 @@ class BatchRenorm(Averaged):
             self._check_tensors(input, std)
         return _tensors.infer(input, self.weight, self.bias, mean, std, self.activation, residual)
 
-    @torch.jit.unused
-    def _infer_for_onnx(self, input: Tensor, residual: Optional[Tensor], mean: Tensor, std: Tensor) -> Tensor:
-        """As batchnorm, which ONNX has: BatchNormalization with var = std^2 and no eps."""
-        output = torch.nn.functional.batch_norm(input, mean, std * std, self.weight, self.bias, False, 0.0, 0.0)
-        output = output if residual is None else output + residual
-        return output.relu() if self.activation == "relu" else output
-
     def train(self, mode: bool = True) -> "BatchRenorm":
         """Sets the mode. A layer that leaves training before the hold of the default schedule ended warns once: the
         schedule is probably too long for the run."""
-        counts = self.clip_counts
-        if self.training and not mode and type(counts) is Tensor and counts.is_cpu and self.clip == ClipSchedule.paper():
-            step = int(self.num_batches_tracked)
-            if counts[0] > 0 and step <= self.clip.hold + 1:
-                warn_once(
-                    "hold",
-                    f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
-                    f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
-                    "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
-                )
+        if self.training and not mode and self.clip == ClipSchedule.paper():
+            self._warn_of_hold()
         return super().train(mode)
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> "BatchRenorm":

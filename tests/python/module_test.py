@@ -113,6 +113,16 @@ class State(Case):
                 layer.train(mode)
             self.assertEqual(layer(torch.empty(4, 3, 5, 5, device="meta")).shape, (4, 3, 5, 5))
 
+    def test_tensors_without_data(self):
+        try:
+            from torch._subclasses.fake_tensor import FakeTensorMode
+        except ImportError:
+            self.skipTest("no FakeTensorMode")
+        with FakeTensorMode():
+            layer = BatchRenorm2d(3)
+            self.assertEqual(layer(torch.empty(4, 3, 5, 5)).shape, (4, 3, 5, 5))
+            self.assertEqual(layer.eval()(torch.empty(4, 3, 5, 5)).shape, (4, 3, 5, 5))
+
     def test_reset(self):
         layer = trained(BatchRenorm2d(3))
         layer.reset_running_stats()
