@@ -349,6 +349,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         print(f"python -m renorm.bench: competitors disagree: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("python -m renorm.bench: stopped; nothing was written", file=sys.stderr)
         return 130
     print(_bench_report.text(record), end="")
     if options.json is not None:
