@@ -1,6 +1,7 @@
 // Kinds of errors above the layer, by cause, and the exit code of the command for each.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -57,6 +58,14 @@ struct Interrupted : std::runtime_error {
 struct InternalError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// How the command ends with an exception: its exit code and its message.
+struct Failure {
+  int exit_code = 0;
+  std::string message;
+};
+// kExitInternal for a kind of exception that is none of the above.
+Failure failure_of(const std::exception_ptr& error);
 
 // Throws the error that a process with this exit code ended with: InternalError for kExitInternal,
 // IoError for a code that is none of the above.

@@ -14,7 +14,7 @@ enum class Purpose : uint64_t {
   kEpoch = 4,      // index = epoch
   kMinibatch = 5,  // index = step
   kModel = 6,
-  kStep = 7,  // index = step; for draws inside the model
+  kDropout = 7,  // index = number of the example in the run
   kEvaluation = 8,
   kAugment = 9,  // index = number of the example in the run
   kBench = 10,

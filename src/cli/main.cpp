@@ -12,21 +12,19 @@
 #include <cstring>
 #include <iostream>
 #include <new>
-#include <system_error>
 #include <thread>
 
-#include "base/address_space.h"
 #include "base/errors.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "dist/group.h"
 #include "kernels/kernels.h"
 
 namespace renorm::cli {
 namespace {
 
 constexpr size_t kMaxNamesListed = 12;
-constexpr const char* kOutOfMemory = "out of memory; smaller batches or images need less";
 
 std::string version_text() {
   return fmt::format("renorm {}\nLibTorch {}\nSIMD target {}", RENORM_VERSION, TORCH_VERSION,
@@ -200,10 +198,10 @@ int run(int argc, char** argv) {
   return EXIT_SUCCESS;
 }
 
-int report(const std::string& message, ExitCode code) {
+int report(const Failure& failure) {
   std::fflush(stdout);
-  std::fputs(fmt::format("renorm: {}\n", message).c_str(), stderr);
-  return code;
+  std::fputs(fmt::format("renorm: {}\n", failure.message).c_str(), stderr);
+  return failure.exit_code;
 }
 
 // LibTorch's allocator has no kind of error of its own.
@@ -214,33 +212,13 @@ bool is_out_of_memory(const c10::Error& error) {
 int run_reporting(int argc, char** argv) {
   try {
     return run(argc, argv);
-  } catch (const UsageError& error) {
-    return report(error.what(), kExitUsage);
-  } catch (const DataError& error) {
-    return report(error.what(), kExitData);
-  } catch (const MissingInputError& error) {
-    return report(error.what(), kExitMissingInput);
-  } catch (const NonFiniteError& error) {
-    return report(error.what(), kExitNotFinite);
-  } catch (const OutputError& error) {
-    return report(error.what(), kExitCannotCreate);
-  } catch (const IoError& error) {
-    return report(error.what(), kExitIo);
-  } catch (const Interrupted& error) {
-    return report(error.what(), kExitInterrupted);
-  } catch (const InternalError& error) {
-    return report(error.what(), kExitInternal);
-  } catch (const MemoryError& error) {
-    return report(error.what(), kExitInternal);
-  } catch (const std::bad_alloc&) {
-    return report(kOutOfMemory, kExitInternal);
-  } catch (const std::system_error& error) {
-    return report(error.what(), kExitIo);
+  } catch (const dist::ReportedElsewhere& error) {
+    return error.exit_code;
   } catch (const c10::Error& error) {
-    if (is_out_of_memory(error)) return report(kOutOfMemory, kExitInternal);
-    return report(fmt::format("internal error: {}", error.what_without_backtrace()), kExitInternal);
-  } catch (const std::exception& error) {
-    return report(fmt::format("internal error: {}", error.what()), kExitInternal);
+    if (is_out_of_memory(error)) return report(failure_of(std::make_exception_ptr(std::bad_alloc())));
+    return report({kExitInternal, fmt::format("internal error: {}", error.what_without_backtrace())});
+  } catch (const std::exception&) {
+    return report(failure_of(std::current_exception()));
   }
 }
 

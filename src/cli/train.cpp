@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -18,6 +20,9 @@
 #include "cli/tensor_memory.h"
 #include "cli/train_progress.h"
 #include "data/dataset.h"
+#include "dist/group.h"
+#include "dist/launch.h"
+#include "dist/rendezvous.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
 #include "train/config_file.h"
@@ -28,20 +33,24 @@ namespace renorm::cli {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
+constexpr const char* kNeedsOut = "'renorm train' needs --out DIR, the folder for the run's files";
 constexpr const char* kExamples = R"(Examples:
   renorm train --out runs/iid --steps 2000 --workers 4 --minibatch 32
   renorm train --out runs/pairs --sampler labels:16x2 --norm batchnorm \
       --config base.toml
   renorm train --out runs/photos --data folder:photos --model resnet18 --epochs 30
+  mpirun -n 4 renorm train --out runs/four --workers 4
 
 Flags override --config, which overrides the defaults. --NAME=false turns off a switch that a config file
-turns on. A run that is stopped by SIGTERM or Ctrl-C saves a checkpoint; --resume continues it exactly.
+turns on. Processes started by mpirun, srun or torchrun share the workers of each step. A run that is stopped by SIGTERM or Ctrl-C saves a checkpoint; --resume continues it exactly.
 )";
 
 struct Flags {
   train::RunRequest request;  // folder and resume; config and given once the flags are resolved
   bool quiet = false;
   std::string config_file;
+  std::string rendezvous;
+  int64_t dist_timeout = 30;                                                   // seconds
   std::vector<std::pair<const train::Setting*, const CLI::Option*>> settings;  // options live in the parser
 };
 
@@ -77,7 +86,7 @@ void override_length(const Flags& flags, train::RunRequest* request) {
 train::RunRequest request_of(const Flags& flags) {
   train::RunRequest request = flags.request;
   if (request.folder.empty()) {
-    throw UsageError("'renorm train' needs --out DIR, the folder for the run's files");
+    throw UsageError(kNeedsOut);
   }
   if (!flags.config_file.empty()) {
     const std::string text = read_file(flags.config_file, kMaxConfigBytes);
@@ -112,17 +121,60 @@ void print_result(const train::RunResult& result, const std::string& folder, boo
   fmt::print("evaluate       renorm eval {}\n", printable(shell_quoted(folder)));
 }
 
+// The request, or the error in it, which all processes of a launch report as one.
+struct Parsed {
+  train::RunRequest request;
+  std::exception_ptr error;
+};
+
+Parsed parsed_request(const Flags& flags) {
+  Parsed parsed;
+  try {
+    parsed.request = request_of(flags);
+    check_specs(parsed.request.config);
+  } catch (const std::exception&) {
+    parsed.error = std::current_exception();
+  }
+  return parsed;
+}
+
+// Null if this process is alone.
+std::unique_ptr<dist::Group> group_of(const Flags& flags, const dist::Launch& launch,
+                                      const std::atomic<bool>* stop) {
+  if (launch.is_alone()) return nullptr;
+  dist::Group::Options options;
+  options.timeout = std::chrono::seconds(flags.dist_timeout);
+  options.stop = stop;
+  const std::string& folder = flags.request.folder;
+  if (folder.empty()) throw UsageError(kNeedsOut);
+  return std::make_unique<dist::Group>(launch, dist::rendezvous_of(launch, flags.rendezvous, folder),
+                                       options);
+}
+
 void run(const Flags& flags) {
+  const dist::Launch launch = dist::launch_of_process();
+  const bool leads = launch.rank == 0;
   // First, so that a signal ends the program with the code for an interrupted run.
-  const StopSignals signals(flags.quiet ? "" : "stopping after this step; again to end at once");
-  train::RunRequest request = request_of(flags);
-  check_specs(request.config);
+  const StopSignals signals(flags.quiet || !leads ? "" : "stopping after this step; again to end at once");
+  Parsed parsed = parsed_request(flags);
+  const std::unique_ptr<dist::Group> group = group_of(flags, launch, signals.requested());
+  if (group) group->agree(parsed.error);
+  if (parsed.error) std::rethrow_exception(parsed.error);
+  train::RunRequest& request = parsed.request;
   reuse_tensor_memory();
   request.stop = signals.requested();
+  request.group = group.get();
+  if (group) request.threads = dist::threads_per_process(launch);
+  if (!leads) {
+    train::Observer silent;
+    train::run(request, silent);
+    return;
+  }
   train::RunResult result;
   bool averages = false;
   {
     TrainProgress progress(request.folder, flags.quiet);
+    if (group) progress.note(fmt::format("{} processes, started by {}", launch.size, launch.engine));
     result = train::run(request, progress);
     averages = progress.averages();
   }
@@ -148,6 +200,18 @@ Command add_train(CLI::App& program) {
                 "allow --dtype bf16 even where it costs more than it saves ('renorm doctor' measures it)")
       ->group(kGroup);
   app->add_flag("--quiet", flags->quiet, "print warnings and the result only")->group(kGroup);
+  constexpr const char* kProcesses = "Several processes";
+  app->add_option(
+         "--rendezvous", flags->rendezvous,
+         "where processes of several machines meet: tcp://HOST:PORT of rank 0, or a folder that all share")
+      ->type_name("PLACE")
+      ->group(kProcesses);
+  app->add_option("--dist-timeout", flags->dist_timeout,
+                  "seconds without an answer after which another process counts as lost")
+      ->type_name("N")
+      ->check(CLI::Range(2, 86'400))
+      ->capture_default_str()
+      ->group(kProcesses);
   for (const train::Setting& setting : train::settings()) {
     flags->settings.emplace_back(&setting, add_setting(app, setting));
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "models/kinds.h"
 
@@ -205,11 +206,28 @@ class InceptionV3 : public Classifier {
     x = through(mixed_5_and_6_, x);
     Logits logits;
     if (!auxiliary_.is_empty() && is_training()) logits.auxiliary = auxiliary_->forward(x);
-    logits.main = classify(fc_, dropout_->forward(global_average(through(mixed_7_, x))));
+    logits.main = classify(fc_, drop(global_average(through(mixed_7_, x))));
     return logits;
   }
 
  private:
+  // Dropout by half: one random bit per value.
+  torch::Tensor drop(const torch::Tensor& x) {
+    const int64_t images = x.size(0);
+    if (!is_training() || static_cast<int64_t>(image_seeds.size()) < images) return dropout_->forward(x);
+    torch::Tensor factor = torch::empty({images, x.size(1)}, torch::kFloat);
+    auto* value = factor.data_ptr<float>();
+    for (int64_t i = 0; i < images; ++i) {
+      RandomStream stream(image_seeds[static_cast<size_t>(i)], Purpose::kDropout);
+      uint64_t bits = 0;
+      for (int64_t j = 0; j < x.size(1); ++j, bits >>= 1) {
+        if (j % 64 == 0) bits = stream.bits();
+        *value++ = (bits & 1) != 0 ? 2.0F : 0.0F;
+      }
+    }
+    return x * factor.to(x.scalar_type()).view_as(x);
+  }
+
   template <typename Layer>
   void add(std::vector<Layer>* layers, const char* name, const Layer& layer) {
     layers->push_back(register_module(name, layer));

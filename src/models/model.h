@@ -32,6 +32,9 @@ class Classifier : public torch::nn::Module {
   Logits logits(const torch::Tensor& images);
 
   Computation computation;
+  // For random draws in training: one seed per image, so that a draw does not depend on the other images of a
+  // pass. With fewer seeds than images, LibTorch's default generator draws.
+  std::vector<uint64_t> image_seeds;
 
  protected:
   // `images` and the activations have the dtype and memory format of `computation`.

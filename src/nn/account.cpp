@@ -84,6 +84,25 @@ void BatchRenormLayer::Account::move_averages(double momentum, at::Tensor* runni
   groups = 0;
 }
 
+at::Tensor BatchRenormLayer::Account::collected(int64_t channels) const {
+  at::Tensor values = at::zeros({1 + 2 * channels}, at::kDouble);
+  if (groups == 0) return values;
+  auto* value = values.data_ptr<double>();
+  *value = static_cast<double>(groups);
+  std::copy(mean_sum.begin(), mean_sum.end(), value + 1);
+  std::copy(std_sum.begin(), std_sum.end(), value + 1 + channels);
+  return values;
+}
+
+void BatchRenormLayer::Account::set_collected(const at::Tensor& values) {
+  const at::Tensor dense = values.contiguous();
+  const auto* value = dense.data_ptr<double>();
+  const int64_t channels = (dense.numel() - 1) / 2;
+  groups = static_cast<int64_t>(*value);
+  mean_sum.assign(value + 1, value + 1 + channels);
+  std_sum.assign(value + 1 + channels, value + 1 + 2 * channels);
+}
+
 void BatchRenormLayer::Account::clear_telemetry() {
   clips = {};
   device.clear_telemetry();

@@ -31,6 +31,9 @@ struct BatchRenormLayer::Account {
   void add(const HostStatistics& statistics);
   // Moves the averages by the mean over the groups added, and forgets these groups.
   void move_averages(double momentum, at::Tensor* running_mean, at::Tensor* running_std);
+  // The number of groups added and the sums over them, [1 + 2 * channels]; zeros if there are none.
+  at::Tensor collected(int64_t channels) const;
+  void set_collected(const at::Tensor& values);
   ClipTelemetry telemetry() const;
   void clear_telemetry();
   void discard();

@@ -49,6 +49,26 @@ void discard(torch::nn::Module& model) {
   for (const NamedLayer& named : batch_renorm_layers(model)) named.layer->discard();
 }
 
+torch::Tensor collected(const torch::nn::Module& model) {
+  std::vector<torch::Tensor> values = {torch::empty({0}, torch::kDouble)};
+  for (const ConstNamedLayer& named : batch_renorm_layers(model)) values.push_back(named.layer->collected());
+  return torch::cat(values);
+}
+
+void set_collected(torch::nn::Module& model, const torch::Tensor& values) {
+  const std::vector<NamedLayer> layers = batch_renorm_layers(model);
+  int64_t size = 0;
+  for (const NamedLayer& named : layers) size += 1 + 2 * named.layer->channels();
+  TORCH_CHECK(values.dim() == 1 && values.size(0) == size, "renorm::set_collected: values must be [", size,
+              "] as made by collected(), got ", values.sizes());
+  int64_t first = 0;
+  for (const NamedLayer& named : layers) {
+    const int64_t count = 1 + 2 * named.layer->channels();
+    named.layer->set_collected(values.slice(0, first, first + count));
+    first += count;
+  }
+}
+
 void set_statistics(torch::nn::Module& model, Statistics statistics) {
   for (const NamedLayer& named : batch_renorm_layers(model)) named.layer->options.statistics(statistics);
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -85,8 +86,10 @@ class BatchStatistics {
   std::vector<std::function<void()>> undo_;
 };
 
+// Of one image. Plain data.
 struct Score {
   double loss;
+  int64_t label;
   bool correct;
 };
 
@@ -102,65 +105,110 @@ Score score(const double* logits, int64_t classes, int64_t label) {
   double sum = 0.0;
   for (int64_t k = 0; k < classes; ++k) sum += std::exp(logits[k] - max);
   const double loss = std::log(sum) + max - logits[label];
-  return {loss, prediction == label && !std::isnan(loss)};
+  return {loss, label, prediction == label && !std::isnan(loss)};
 }
 
-// Sums up the results of a model over batches.
-class Meter {
- public:
-  Meter(models::Classifier& model, int64_t classes) : model_(model), classes_(classes) {
-    result_.class_images.assign(static_cast<size_t>(classes), 0);
-    result_.class_correct.assign(static_cast<size_t>(classes), 0);
-  }
-
-  // All batches of the stream.
-  void add(data::BatchStream&& stream) {
-    while (const auto drawn = stream.next()) add(drawn->batch);
-  }
-
-  // Throws DataError if none of the images could be read.
-  Evaluation result() const {
-    if (result_.images == 0 && result_.skipped > 0) {
-      throw DataError(fmt::format("none of the {} images to evaluate on can be read", result_.skipped));
-    }
-    Evaluation result = result_;
-    if (result.images > 0) result.loss = loss_sum_ / static_cast<double>(result.images);
-    return result;
-  }
-
- private:
-  void add(const data::Batch& batch) {
-    result_.skipped += batch.skipped;
-    const int64_t count = batch.labels.size(0);
-    if (count == 0) return;
-    const torch::Tensor logits = model_.forward(batch.images);
-    TORCH_CHECK(logits.dim() == 2 && logits.size(0) == count && logits.size(1) == classes_,
-                "renorm::train::evaluate: logits must be [", count, ", ", classes_, "], got ",
-                logits.sizes());
-    count_batch(logits.to(torch::kDouble).contiguous(), batch.labels.contiguous());
-  }
-
-  void count_batch(const torch::Tensor& logits, const torch::Tensor& labels) {
-    const auto* values = logits.data_ptr<double>();
-    const auto* targets = labels.data_ptr<int64_t>();
-    for (int64_t i = 0; i < logits.size(0); ++i) {
-      const int64_t label = targets[i];
-      TORCH_CHECK(label >= 0 && label < classes_, "renorm::train::evaluate: label must be in [0, ", classes_,
-                  "), got ", label);
-      const Score one = score(values + i * classes_, classes_, label);
-      loss_sum_ += one.loss;
-      result_.images += 1;
-      result_.correct += one.correct ? 1 : 0;
-      result_.class_images[static_cast<size_t>(label)] += 1;
-      result_.class_correct[static_cast<size_t>(label)] += one.correct ? 1 : 0;
-    }
-  }
-
-  models::Classifier& model_;
-  int64_t classes_;
-  double loss_sum_ = 0.0;
-  Evaluation result_;
+// The scores of a batch, and how many of its images could not be read.
+struct BatchScores {
+  int64_t skipped = 0;
+  std::vector<Score> scores;
 };
+
+BatchScores scores_of(models::Classifier& model, const data::Batch& batch, int64_t classes) {
+  BatchScores result;
+  result.skipped = batch.skipped;
+  const int64_t count = batch.labels.size(0);
+  if (count == 0) return result;
+  torch::Tensor logits = model.forward(batch.images);
+  TORCH_CHECK(logits.dim() == 2 && logits.size(0) == count && logits.size(1) == classes,
+              "renorm::train::evaluate: logits must be [", count, ", ", classes, "], got ", logits.sizes());
+  logits = logits.to(torch::kDouble).contiguous();
+  const torch::Tensor labels = batch.labels.contiguous();
+  const auto* values = logits.data_ptr<double>();
+  const auto* targets = labels.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    TORCH_CHECK(targets[i] >= 0 && targets[i] < classes, "renorm::train::evaluate: label must be in [0, ",
+                classes, "), got ", targets[i]);
+    result.scores.push_back(score(values + i * classes, classes, targets[i]));
+  }
+  return result;
+}
+
+// In the order of the batches, so that a sum has the same bits whoever computed its terms. Throws DataError
+// if none of the images could be read.
+Evaluation summed(const std::vector<BatchScores>& batches, int64_t classes) {
+  Evaluation result;
+  result.class_images.assign(static_cast<size_t>(classes), 0);
+  result.class_correct.assign(static_cast<size_t>(classes), 0);
+  double loss = 0.0;
+  for (const BatchScores& batch : batches) {
+    result.skipped += batch.skipped;
+    for (const Score& one : batch.scores) {
+      loss += one.loss;
+      result.images += 1;
+      result.correct += one.correct ? 1 : 0;
+      result.class_images[static_cast<size_t>(one.label)] += 1;
+      result.class_correct[static_cast<size_t>(one.label)] += one.correct ? 1 : 0;
+    }
+  }
+  if (result.images == 0 && result.skipped > 0) {
+    throw DataError(fmt::format("none of the {} images to evaluate on can be read", result.skipped));
+  }
+  if (result.images > 0) result.loss = loss / static_cast<double>(result.images);
+  return result;
+}
+
+std::vector<BatchScores> all_scores(models::Classifier& model, const data::Split& split, int64_t classes,
+                                    const data::NextDraws& next_draws) {
+  std::vector<BatchScores> batches;
+  data::BatchStream stream(split, next_draws);
+  while (const auto drawn = stream.next()) batches.push_back(scores_of(model, drawn->batch, classes));
+  return batches;
+}
+
+void append(int64_t value, std::string* bytes) {
+  bytes->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string encoded(const std::vector<BatchScores>& batches) {
+  std::string bytes;
+  for (const BatchScores& batch : batches) {
+    append(batch.skipped, &bytes);
+    append(static_cast<int64_t>(batch.scores.size()), &bytes);
+    bytes.append(reinterpret_cast<const char*>(batch.scores.data()), batch.scores.size() * sizeof(Score));
+  }
+  return bytes;
+}
+
+// `bytes` come from another process of the same program.
+std::vector<BatchScores> decoded(const std::string& bytes) {
+  std::vector<BatchScores> batches;
+  for (size_t place = 0; place < bytes.size();) {
+    int64_t header[2];
+    std::memcpy(header, bytes.data() + place, sizeof header);
+    place += sizeof header;
+    BatchScores batch;
+    batch.skipped = header[0];
+    batch.scores.resize(static_cast<size_t>(header[1]));
+    std::memcpy(batch.scores.data(), bytes.data() + place, batch.scores.size() * sizeof(Score));
+    place += batch.scores.size() * sizeof(Score);
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+// Process r has batches r, r + size, r + 2 size, ...
+std::vector<BatchScores> gathered(const std::vector<BatchScores>& own, dist::Group& group) {
+  std::vector<std::vector<BatchScores>> parts;
+  for (const std::string& bytes : group.gather(encoded(own))) parts.push_back(decoded(bytes));
+  std::vector<BatchScores> all;
+  for (size_t i = 0; i < parts.front().size(); ++i) {
+    for (const auto& part : parts) {
+      if (i < part.size()) all.push_back(part[i]);
+    }
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -168,20 +216,30 @@ int64_t evaluation_batch(const data::Split& split) {
   return std::clamp<int64_t>(kEvaluationPixels / std::max<int64_t>(1, split.pixels()), 1, kEvaluationBatch);
 }
 
-Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes) {
+Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,
+                    dist::Group* group) {
   const torch::NoGradGuard no_grad;
   const EvaluationMode mode(model);
-  int64_t drawn = 0;
-  const auto next_draws = [&, size = evaluation_batch(split)] {
+  const int64_t size = evaluation_batch(split);
+  const int64_t processes = group == nullptr ? 1 : group->size();
+  int64_t first = group == nullptr ? 0 : group->rank() * size;
+  const auto next_draws = [&] {
     std::vector<data::Draw> draws;
-    for (const int64_t last = std::min(split.size(), drawn + size); drawn < last; ++drawn) {
-      draws.push_back({drawn, static_cast<uint64_t>(drawn)});
+    for (int64_t i = first; i < std::min(split.size(), first + size); ++i) {
+      draws.push_back({i, static_cast<uint64_t>(i)});
     }
+    first += processes * size;
     return draws;
   };
-  Meter meter(model, classes);
-  meter.add(data::BatchStream(split, next_draws));
-  return meter.result();
+  std::vector<BatchScores> batches;
+  const auto score_all = [&] { batches = all_scores(model, split, classes, next_draws); };
+  if (group == nullptr) {
+    score_all();
+  } else {
+    group->together(score_all);
+    batches = gathered(batches, *group);
+  }
+  return summed(batches, classes);
 }
 
 Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data::Split& split,
@@ -205,9 +263,7 @@ Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data:
     ++drawn;
     return result;
   };
-  Meter meter(model, classes);
-  meter.add(data::BatchStream(split, next_draws));
-  return meter.result();
+  return summed(all_scores(model, split, classes, next_draws), classes);
 }
 
 }  // namespace renorm::train

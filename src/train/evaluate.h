@@ -7,6 +7,7 @@
 
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "dist/group.h"
 #include "models/model.h"
 
 namespace renorm::train {
@@ -34,8 +35,9 @@ int64_t evaluation_batch(const data::Split& split);
 // no label and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
 // module is in its former mode, also after an exception.
 
-// Every example once.
-Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes);
+// Every example once. With a group, its processes share the batches, and all get the result of one process.
+Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,
+                    dist::Group* group = nullptr);
 
 // The paper's training-mode evaluation: each minibatch of the sampler is normalized with its own statistics,
 // and no average changes. As many minibatches as cover the split once, rounded up. `minibatch` has no effect

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -18,12 +20,16 @@
 #include "train/run_folder.h"
 #include "train/run_id.h"
 #include "train/settings.h"
+#include "train/shared_start.h"
 #include "train/stored_run.h"
 #include "train/tensor_file.h"
 #include "train/threads.h"
 
 namespace renorm::train {
 namespace {
+
+// Steps between two comparisons of the weights of all processes.
+constexpr int64_t kAgreementEvery = 100;
 
 // Throws unless the folder has what the request requires.
 FolderContents checked_contents(const RunRequest& request, const RunPaths& paths) {
@@ -49,37 +55,29 @@ FolderContents checked_contents(const RunRequest& request, const RunPaths& paths
 class Session {
  public:
   Session(const RunRequest& request, Observer& observer)
-      : request_(request), observer_(observer), paths_(request.folder), checkpoints_(paths_.checkpoints) {
-    const FolderContents contents = checked_contents(request, paths_);
-    check_inside(paths_);
-    const bool begins = contents != FolderContents::kRun;
-    // The settings given to continue a run are checked together with the rest of its settings.
-    const Config config = begins ? new_config(contents) : Config();
-    take_folder(contents);
+      : request_(request),
+        observer_(observer),
+        group_(request.group),
+        leads_(group_ == nullptr || group_->leads()),
+        paths_(request.folder),
+        checkpoints_(paths_.checkpoints) {
+    if (group_ != nullptr) check_same_request(request_, *group_);
+    Start start;
     std::optional<Checkpoint> checkpoint;
-    if (begins) {
-      // A run that never started keeps its settings until this one starts.
-      if (contents != FolderContents::kUnstarted || !request_.resume) write_config(config);
-      open(config, "", /*continues=*/false);
-    } else {
-      StoredRun stored = read_run(paths_);
-      for (const std::string& sentence : stored.refused) {
-        observer_.note(fmt::format("{}; continuing after step {}", sentence, stored.checkpoint->state.step));
-      }
-      if (!stored.id.empty()) id_ = stored.id;
-      checkpoint = std::move(stored.checkpoint);
-      open(stored.config, checkpoint ? checkpoint->state.data.fingerprint : "", /*continues=*/true);
-    }
-    if (checkpoint) {
-      restore(*checkpoint);
-    } else if (!trainer_->config().init.empty()) {
-      start_from(trainer_->config().init);
-    }
-    lock_->check();
-    start_files();
+    together([&] {
+      if (leads_) start = prepare(&checkpoint);
+    });
+    if (group_ != nullptr) start = shared_start(start, *group_);
+    open(start);
+    restore(start, checkpoint);
+    together([&] {
+      if (!leads_) return;
+      lock_->check();
+      start_files();
+    });
   }
 
-  RunResult run() {
+  RunResult run() try {
     observer_.started(*trainer_);
     const int64_t steps = trainer_->config().steps;
     if (state_.unevaluated) {
@@ -96,9 +94,45 @@ class Session {
     }
     while (trainer_->steps_done() < steps) step();
     return result();
+  } catch (const dist::WorkerLost& lost) {
+    throw Interrupted(
+        fmt::format("{} during step {}; {}; continue with --resume", lost.what(), trainer_->steps_done() + 1,
+                    saved_step_ == 0 ? "there is no checkpoint yet"
+                                     : fmt::format("the last checkpoint is of step {}", saved_step_)));
   }
 
  private:
+  // Runs what only some processes do, or what takes them different times.
+  void together(const std::function<void()>& work) {
+    if (group_ == nullptr) return work();
+    group_->together(work);
+  }
+
+  // Rank 0 only: takes the folder and reads what it holds.
+  Start prepare(std::optional<Checkpoint>* checkpoint) {
+    const FolderContents contents = checked_contents(request_, paths_);
+    check_inside(paths_);
+    Start start;
+    start.continues = contents == FolderContents::kRun;
+    // The settings given to continue a run are checked together with the rest of its settings.
+    if (!start.continues) start.config = new_config(contents);
+    take_folder(contents);
+    if (!start.continues) {
+      // A run that never started keeps its settings until this one starts.
+      if (contents != FolderContents::kUnstarted || !request_.resume) write_config(start.config);
+      return start;
+    }
+    StoredRun stored = read_run(paths_);
+    for (const std::string& sentence : stored.refused) {
+      observer_.note(fmt::format("{}; continuing after step {}", sentence, stored.checkpoint->state.step));
+    }
+    if (!stored.id.empty()) id_ = stored.id;
+    *checkpoint = std::move(stored.checkpoint);
+    start.config = stored.config;
+    if (*checkpoint) start.state = (*checkpoint)->state;
+    return start;
+  }
+
   // The settings of a run that is about to begin.
   Config new_config(FolderContents contents) {
     const bool is_stored = request_.resume && contents == FolderContents::kUnstarted;
@@ -135,8 +169,14 @@ class Session {
 
   bool is_stop_requested() const { return request_.stop != nullptr && request_.stop->load(); }
 
-  // Before the first step of this process there is nothing to save.
-  void stop_if_requested() const {
+  // Before the first step of this process there is nothing to save. Called by all processes.
+  void stop_if_requested() {
+    together([this] { stop_alone_if_requested(); });
+  }
+
+  // In work of this process.
+  void stop_alone_if_requested() const {
+    if (group_ != nullptr && group_->is_lost()) throw Interrupted("another process was lost");
     if (is_stop_requested()) throw Interrupted("stopped before the next step; continue with --resume");
   }
 
@@ -153,32 +193,51 @@ class Session {
     observer_.note(sentence);
   }
 
-  // A `fingerprint` that is not empty must be that of the data.
-  void open(Config config, const std::string& fingerprint, bool continues) {
-    const Config before = config;
-    if (continues) {
+  // Opens data and makes the model. Rank 0 comes first, so that the others find a cache that it has filled.
+  void open(const Start& start) {
+    std::optional<data::Dataset> dataset;
+    together([&] {
+      if (leads_) dataset = open_checked(start);
+    });
+    together([&] {
+      if (!leads_) dataset = open_checked(start);
+    });
+    if (group_ != nullptr) check_same_data(dataset->description, *group_);
+    together([&] { build(start, std::move(*dataset)); });
+  }
+
+  data::Dataset open_checked(const Start& start) {
+    Config config = start.config;
+    if (start.continues) {
       config = with_free_settings(config, request_.config, request_.given);
       check_bfloat16(config, /*continues=*/true);
     }
-    stop_if_requested();
+    stop_alone_if_requested();
     data::OpenOptions options;
     options.threads = at::get_num_threads();
     options.progress = [this](int64_t done, int64_t total) {
       observer_.data_progress(done, total);
-      stop_if_requested();
+      stop_alone_if_requested();
     };
     data::Dataset dataset = open_data(config, options);
-    stop_if_requested();
-    check_fingerprint(dataset.description, fingerprint);
+    stop_alone_if_requested();
+    check_fingerprint(dataset.description, start.state.step > 0 ? start.state.data.fingerprint : "");
     warn_of_one_class(dataset.description);
-    const int64_t images = dataset.train->size();
-    const Config whole =
-        continues ? continued_config(before, request_.config, request_.given, images, paths_.folder)
-                  : resolved(config, images);
-    use_threads(whole.threads);
-    trainer_ = std::make_unique<Trainer>(whole, std::move(dataset));
+    return dataset;
   }
 
+  void build(const Start& start, data::Dataset dataset) {
+    const int64_t images = dataset.train->size();
+    const Config whole = start.continues ? continued_config(start.config, request_.config, request_.given,
+                                                            images, paths_.folder)
+                                         : resolved(start.config, images);
+    const bool chosen =
+        std::find(request_.given.begin(), request_.given.end(), "threads") != request_.given.end();
+    use_threads(chosen || request_.threads == 0 ? whole.threads : request_.threads);
+    trainer_ = std::make_unique<Trainer>(whole, std::move(dataset), group_);
+  }
+
+  // A `then` that is not empty must be that of the data.
   void check_fingerprint(const data::Description& now, const std::string& then) const {
     if (then.empty() || now.fingerprint == then) return;
     throw DataError(
@@ -193,9 +252,21 @@ class Session {
         fmt::format("the data '{}' has one class only, so every prediction is right", printable(data.spec)));
   }
 
-  void restore(const Checkpoint& checkpoint) {
-    state_ = checkpoint.state;
-    trainer_->restore(checkpoint.tensors, state_.step, checkpoints_.path_of(state_.step));
+  // Rank 0 has the checkpoint or the initial weights, and sends them to the others.
+  void restore(const Start& start, const std::optional<Checkpoint>& checkpoint) {
+    state_ = start.state;
+    saved_step_ = state_.step;
+    const bool starts_from_file = state_.step == 0 && !trainer_->config().init.empty();
+    if (state_.step == 0 && !starts_from_file) return;
+    together([&] {
+      if (!leads_) return;
+      if (starts_from_file) return start_from(trainer_->config().init);
+      trainer_->restore(checkpoint->tensors, state_.step, checkpoints_.path_of(state_.step));
+    });
+    if (group_ == nullptr) return;
+    std::map<std::string, std::string> files = trainer_->encode();
+    for (auto& [name, bytes] : files) bytes = group_->broadcast(bytes);
+    if (!leads_) trainer_->restore(files, state_.step, checkpoints_.path_of(state_.step));
   }
 
   void start_from(const std::string& file) {
@@ -230,6 +301,10 @@ class Session {
     };
     try {
       return call();
+    } catch (const dist::ReportedElsewhere& error) {
+      const int code = error.exit_code;
+      if (code == kExitMissingInput || code == kExitData || code == kExitIo) keep_steps();
+      throw;
     } catch (const MissingInputError&) {
       keep_steps();
       throw;
@@ -244,7 +319,7 @@ class Session {
 
   void step() {
     const Stopwatch watch;
-    const StepResult result = reading([this] { return trainer_->step(); });
+    const StepResult result = reading([this] { return trainer_->step(is_stop_requested()); });
     window_images_ += result.examples;
     window_wait_ += result.times.load;
     state_.skipped_images += result.skipped_images;
@@ -255,13 +330,14 @@ class Session {
     if (last || done % config.log_every == 0) log(result);
     const bool evaluates = last || done % config.eval_every == 0;
     if (evaluates) evaluate(record_of(result));
-    const bool stops = is_stop_requested();
+    const bool stops = group_ == nullptr ? is_stop_requested() : result.stop;
     state_.seconds += watch.seconds();
-    if (evaluates || stops || done % config.checkpoint_every == 0) save();
-    if (stops && !last) {
-      throw Interrupted(
-          fmt::format("stopped after step {} of {}; continue with --resume", done, config.steps));
-    }
+    const bool saves = evaluates || stops || done % config.checkpoint_every == 0;
+    if (saves || done % kAgreementEvery == 0) trainer_->check_agreement();
+    if (saves) save();
+    if (!stops || last) return;
+    if (!leads_) throw dist::ReportedElsewhere(kExitInterrupted);
+    throw Interrupted(fmt::format("stopped after step {} of {}; continue with --resume", done, config.steps));
   }
 
   record::StepRecord record_of(const StepResult& result) {
@@ -297,6 +373,7 @@ class Session {
   // The first line of the file has the id of the run.
   template <typename Record>
   void append(Record record) {
+    if (!leads_) return;
     lock_->check();
     if (metrics_->size() == 0) record.run = id_;
     metrics_->append(record::to_json_line(record));
@@ -319,7 +396,7 @@ class Session {
     state_.unevaluated = step;
     const record::EvaluationRecord record = reading([this] { return trainer_->evaluate_test(); });
     append(record);
-    summary_->append(record::summary_csv_row(record, step));
+    if (leads_) summary_->append(record::summary_csv_row(record, step));
     state_.unevaluated.reset();
     if (record.averaged.accuracy > state_.best_accuracy) {
       state_.best_accuracy = record.averaged.accuracy;
@@ -332,11 +409,20 @@ class Session {
 
   void save() {
     const Stopwatch watch;
+    state_.step = trainer_->steps_done();
+    together([this] {
+      if (leads_) write_checkpoint();
+    });
+    saved_step_ = state_.step;
+    observer_.saved(state_.step, checkpoints_.path_of(state_.step), watch.seconds());
+    window_.exclude(watch.seconds());
+  }
+
+  void write_checkpoint() {
     // The checkpoint refers to these files, so they are on disk before it.
     metrics_->sync();
     summary_->sync();
     state_.run = id_;
-    state_.step = trainer_->steps_done();
     state_.config = trainer_->config();
     state_.versions = request_.versions;
     state_.metrics_bytes = metrics_->size();
@@ -346,8 +432,6 @@ class Session {
     const Checkpoint checkpoint = {state_, trainer_->encode()};
     lock_->check();
     checkpoints_.write(checkpoint, state_.config.keep);
-    observer_.saved(state_.step, checkpoints_.path_of(state_.step), watch.seconds());
-    window_.exclude(watch.seconds());
   }
 
   RunResult result() const {
@@ -362,12 +446,15 @@ class Session {
 
   const RunRequest& request_;
   Observer& observer_;
+  dist::Group* group_;  // null: one process
+  bool leads_;          // has the folder
   RunPaths paths_;
   CheckpointFolder checkpoints_;
-  std::optional<FolderLock> lock_;
-  std::string id_ = new_run_id();  // unless the folder has one
+  std::optional<FolderLock> lock_;  // this and the files: rank 0 only
+  std::string id_ = new_run_id();   // unless the folder has one
   std::unique_ptr<Trainer> trainer_;
   RunState state_;
+  int64_t saved_step_ = 0;  // of the newest checkpoint
   std::optional<LineFile> metrics_;
   std::optional<LineFile> summary_;
   // Images since the last record, seconds spent waiting for them, and the figures of the last record.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "dist/group.h"
 #include "record/metrics.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
@@ -42,6 +43,10 @@ struct RunRequest {
   std::map<std::string, std::string> versions;  // for the checkpoints
   // Once true: checkpoint after the present step, or nothing before the first, then Interrupted.
   const std::atomic<bool>* stop = nullptr;
+  // The processes that train together; null: this one alone. All have the same request, except for `stop`.
+  // Rank 0 owns the folder; the others neither read nor write it.
+  dist::Group* group = nullptr;
+  int threads = 0;  // of this process unless `given` has "threads"; 0: as the config
 };
 
 struct RunResult {
@@ -57,7 +62,7 @@ struct RunResult {
 // Sets the number of LibTorch's threads to the run's. Throws UsageError (a folder with another run, a resume
 // with other settings, a bfloat16 that is useless on this CPU and not forced), OutputError before the first
 // step, IoError, DataError, MissingInputError (also if there is nothing to resume), NonFiniteError,
-// Interrupted.
+// Interrupted, dist::ReportedElsewhere.
 RunResult run(const RunRequest& request, Observer& observer);
 
 // The data of a run. `options` has what the config lacks: cache and progress, and the threads if the config

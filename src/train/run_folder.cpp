@@ -18,6 +18,7 @@
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "dist/rendezvous.h"
 #include "train/checkpoint.h"
 
 namespace renorm::train {
@@ -39,6 +40,9 @@ bool is_temporary(const std::string& name) {
   }
   return false;
 }
+
+// The folder in which the processes of a launch meet. It is there before rank 0 takes the lock.
+bool is_rendezvous(const std::string& name) { return name.rfind(dist::kRendezvousPrefix, 0) == 0; }
 
 // Also if the file does not exist. Every record and every evaluation is a line of metrics.jsonl.
 bool is_empty(const std::string& file) {
@@ -68,7 +72,9 @@ FolderContents contents_of(const RunPaths& paths) {
   const auto has = [&names](const char* name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  const auto is_leftover = [](const std::string& name) { return name == kLock || is_temporary(name); };
+  const auto is_leftover = [](const std::string& name) {
+    return name == kLock || is_temporary(name) || is_rendezvous(name);
+  };
   if (std::all_of(names.begin(), names.end(), is_leftover)) return FolderContents::kNothing;
   if (!has(kConfig)) return FolderContents::kOther;
   const auto is_own = [&](const std::string& name) {

@@ -1,18 +1,21 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "models/load_weights.h"
 #include "train/build_model.h"
+#include "train/clip_records.h"
 #include "train/evaluate.h"
 #include "train/tensor_file.h"
 
@@ -41,6 +44,19 @@ void check_groups(const Config& config, const data::Description& data) {
       config.minibatch == 1 ? "minibatch" : "microbatch", printable(config.model), data.height, data.width));
 }
 
+void check_processes(const Config& config, int processes) {
+  if (config.workers % processes != 0) {
+    throw UsageError(
+        fmt::format("--workers must be a multiple of the {} processes, got {}", processes, config.workers));
+  }
+  if (config.norm == NormKind::kNative) {
+    throw UsageError(
+        "--norm native cannot be trained by several processes: each would have averages of its own; use "
+        "--norm "
+        "batchnorm");
+  }
+}
+
 int64_t first_non_finite(const torch::Tensor& tensor) {
   const torch::Tensor bad = torch::isfinite(tensor.detach()).logical_not().flatten().nonzero();
   return bad.numel() == 0 ? -1 : bad[0].item<int64_t>();
@@ -59,12 +75,13 @@ void check_images(const torch::Tensor& images, const std::vector<data::Draw>& dr
 
 }  // namespace
 
-Trainer::Trainer(Config config, data::Dataset dataset)
-    : Trainer(config, std::move(dataset), norm_of(config)) {}
+Trainer::Trainer(Config config, data::Dataset dataset, dist::Group* group)
+    : Trainer(config, std::move(dataset), norm_of(config), group) {}
 
-Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm)
+Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm, dist::Group* group)
     : config_(std::move(config)),
       dataset_(std::move(dataset)),
+      group_(group),
       sampler_(data::parse_sampler(config_.sampler), shape_of(config_), dataset_.train->labels(),
                static_cast<int64_t>(dataset_.description.classes.size()), config_.seed),
       model_(build_model(config_, dataset_.description, make_norm)),
@@ -72,8 +89,13 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
       parameters_(named_parameters(*model_)),
       optimizer_(make_optimizer(optimizer_of(config_), parameters_)),
       learning_rate_{config_.lr_schedule, config_.lr, config_.lr_final, config_.warmup, config_.steps},
-      pass_(examples_per_pass(config_, dataset_.description)) {
+      pass_(examples_per_pass(config_, dataset_.description)),
+      share_(config_.workers * config_.minibatch / (group == nullptr ? 1 : group->size())) {
   check_groups(config_, dataset_.description);
+  if (group_ != nullptr) {
+    check_processes(config_, group_->size());
+    gradient_sum_ = std::make_unique<GradientSum>(*group_, parameters_);
+  }
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
   model_->train();
   start_stream();
@@ -88,7 +110,7 @@ void Trainer::start_stream() {
 
 // Whole passes, step by step; a pass does not extend into the next step.
 std::vector<data::Draw> Trainer::next_draws() {
-  if (drawn_ == examples_.size()) {
+  if (drawn_ == share_ || examples_.empty()) {
     if (!examples_.empty()) ++drawn_step_;
     // Nothing is loaded in advance beyond the last step.
     if (drawn_step_ >= config_.steps && drawn_step_ > steps_done_) return {};
@@ -96,15 +118,15 @@ std::vector<data::Draw> Trainer::next_draws() {
     drawn_ = 0;
   }
   std::vector<data::Draw> draws;
-  const size_t last = std::min(examples_.size(), drawn_ + static_cast<size_t>(pass_));
-  for (; drawn_ < last; ++drawn_) {
-    draws.push_back(
-        {examples_[drawn_], static_cast<uint64_t>(drawn_step_) * examples_.size() + uint64_t{drawn_}});
+  const int64_t first = group_ == nullptr ? 0 : group_->rank() * share_;
+  for (const int64_t last = std::min(share_, drawn_ + pass_); drawn_ < last; ++drawn_) {
+    const auto place = static_cast<uint64_t>(first + drawn_);
+    draws.push_back({examples_[place], static_cast<uint64_t>(drawn_step_) * examples_.size() + place});
   }
   return draws;
 }
 
-int64_t Trainer::run_pass(StepResult* result) {
+int64_t Trainer::run_pass(StepResult* result, bool is_last) {
   Stopwatch watch;
   std::optional<data::DrawnBatch> drawn = stream_->next();
   if (!drawn) {  // a step beyond the end of the run
@@ -116,6 +138,10 @@ int64_t Trainer::run_pass(StepResult* result) {
   result->skipped_images += batch.skipped;
   result->times.load += watch.lap();
 
+  model_->image_seeds.clear();
+  for (const data::Draw& draw : draws) {
+    model_->image_seeds.push_back(RandomStream(config_.seed, Purpose::kDropout, draw.ticket).bits());
+  }
   const models::Logits logits = model_->logits(batch.images);
   const auto loss_of = [&labels = batch.labels, this](const torch::Tensor& values) {
     return F::cross_entropy(
@@ -129,7 +155,8 @@ int64_t Trainer::run_pass(StepResult* result) {
   if (logits.auxiliary.defined()) loss = loss + kAuxiliaryWeight * loss_of(logits.auxiliary);
   result->times.forward += watch.lap();
 
-  // The gradient is the mean over all examples of the step, in all passes.
+  // The gradient is the mean over all examples of the step, in all passes and processes.
+  if (is_last && gradient_sum_) gradient_sum_->expect_last_pass();
   (loss / examples).backward();
   result->times.backward += watch.lap();
   return static_cast<int64_t>(draws.size());
@@ -163,15 +190,45 @@ void Trainer::abandon_step() {
   start_stream();
 }
 
-StepResult Trainer::step() try {
+void Trainer::run_passes(StepResult* result) {
+  for (int64_t done = 0; done < share_;) done += run_pass(result, share_ - done <= pass_);
+}
+
+void Trainer::sum_over_processes(const std::exception_ptr& error, StepResult* result) {
+  Stopwatch watch;
+  const torch::NoGradGuard no_grad;
+  gradient_sum_->finish_backward();
+  enum { kFailed, kStop, kLoss, kCorrect, kSkipped, kResults };
+  torch::Tensor values = torch::cat({torch::zeros({kResults}, torch::kDouble), collected(*model_)});
+  auto* own = values.data_ptr<double>();
+  own[kFailed] = error ? 1.0 : 0.0;
+  own[kStop] = result->stop ? 1.0 : 0.0;
+  own[kLoss] = result->loss;
+  own[kCorrect] = static_cast<double>(result->correct);
+  own[kSkipped] = static_cast<double>(result->skipped_images);
+  group_->sum(values);
+  gradient_sum_->wait();
+  if (own[kFailed] > 0.0) group_->agree(error);
+  result->stop = own[kStop] > 0.0;
+  result->loss = own[kLoss];
+  result->correct = static_cast<int64_t>(own[kCorrect]);
+  result->skipped_images = static_cast<int64_t>(own[kSkipped]);
+  set_collected(*model_, values.slice(0, kResults));
+  result->times.wait += watch.lap();
+}
+
+StepResult Trainer::step(bool stop) try {
   Stopwatch watch;
   StepResult result;
-  const uint64_t seed = RandomStream(config_.seed, Purpose::kStep, static_cast<uint64_t>(steps_done_)).bits();
-  torch::manual_seed(seed);
+  result.stop = stop;
   result.examples = config_.workers * config_.minibatch;
-  for (NamedTensor& parameter : parameters_) {
-    torch::Tensor& gradient = parameter.tensor.mutable_grad();
-    if (gradient.defined()) gradient.zero_();
+  if (gradient_sum_) {
+    gradient_sum_->begin();
+  } else {
+    for (NamedTensor& parameter : parameters_) {
+      torch::Tensor& gradient = parameter.tensor.mutable_grad();
+      if (gradient.defined()) gradient.zero_();
+    }
   }
   for (const NamedLayer& named : layers_) named.layer->clear_clip_telemetry();
   if (!layers_.empty()) {
@@ -182,7 +239,23 @@ StepResult Trainer::step() try {
   result.times.other += watch.lap();
 
   keep_buffers(result.examples);
-  for (int64_t done = 0; done < result.examples;) done += run_pass(&result);
+  std::exception_ptr error;
+  try {
+    run_passes(&result);
+  } catch (const NonFiniteStatistics& statistics) {
+    // msg() has no context, which is the layer's own count of steps.
+    error = std::make_exception_ptr(
+        NonFiniteError(fmt::format("step {}: {}", steps_done_ + 1, statistics.msg())));
+  } catch (const dist::WorkerLost&) {
+    throw;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (group_ != nullptr) {
+    sum_over_processes(error, &result);
+  } else if (error) {
+    std::rethrow_exception(error);
+  }
   if (!std::isfinite(result.loss)) {
     throw NonFiniteError(
         fmt::format("step {}: the loss is not finite; a smaller --lr may help", steps_done_ + 1));
@@ -204,26 +277,27 @@ StepResult Trainer::step() try {
   ++steps_done_;
   result.times.other += watch.lap();
   return result;
-} catch (const NonFiniteStatistics& error) {
-  abandon_step();
-  // msg() has no context, which is the layer's own count of steps.
-  throw NonFiniteError(fmt::format("step {}: {}", steps_done_ + 1, error.msg()));
 } catch (...) {
   abandon_step();
   throw;
 }
 
-std::vector<record::LayerClips> Trainer::clips() const {
-  std::vector<record::LayerClips> clips;
-  const auto summary = [](const ClipTelemetry::Summary& from) {
-    return record::Summary{from.mean, from.std, from.min, from.max};
-  };
-  for (const NamedLayer& named : layers_) {
-    const ClipTelemetry telemetry = named.layer->clip_telemetry();
-    clips.push_back({named.path, telemetry.r_clipped_above, telemetry.r_clipped_below, telemetry.d_clipped,
-                     summary(telemetry.r), summary(telemetry.d)});
+std::vector<record::LayerClips> Trainer::clips() const { return clip_records(layers_, group_); }
+
+void Trainer::check_agreement() {
+  if (group_ == nullptr) return;
+  const std::vector<std::string> hashes = group_->gather(sha256(encode_tensors(named_state(*model_))));
+  std::vector<std::string> others;
+  for (int rank = 1; rank < group_->size(); ++rank) {
+    if (hashes[rank] != hashes[0]) others.push_back(group_->name_of(rank));
   }
-  return clips;
+  if (others.empty()) return;
+  const std::string message = fmt::format(
+      "step {}: the weights of {} differ from those of {}; nothing is saved; check memory and CPU of these "
+      "machines, "
+      "and whether they have the same libraries",
+      steps_done_, fmt::join(others, ", "), group_->name_of(0));
+  group_->agree(std::make_exception_ptr(InternalError(message)));
 }
 
 int64_t Trainer::parameter_count() const {
@@ -239,14 +313,14 @@ record::EvaluationRecord Trainer::evaluate_test() {
   record.step = steps_done_;
   record.epoch = epochs_done();
   record.split = "test";
-  const Evaluation raw = evaluate(*model_, *dataset_.test, classes);
+  const Evaluation raw = evaluate(*model_, *dataset_.test, classes, group_);
   record.images = raw.images;
   if (dataset_.test->is_slow()) record.skipped_images = raw.skipped;
   record.raw = {raw.accuracy(), raw.loss};
   record.averaged = record.raw;
   if (average_) {
     const WeightAverage::Applied applied(*average_);
-    const Evaluation averaged = evaluate(*model_, *dataset_.test, classes);
+    const Evaluation averaged = evaluate(*model_, *dataset_.test, classes, group_);
     record.averaged = {averaged.accuracy(), averaged.loss};
   }
   record.seconds = watch.lap();

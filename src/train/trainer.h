@@ -12,10 +12,12 @@
 #include "data/batch_stream.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "dist/group.h"
 #include "models/model.h"
 #include "record/metrics.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/gradient_sum.h"
 #include "train/learning_rate.h"
 #include "train/optimizer.h"
 #include "train/weight_average.h"
@@ -29,8 +31,9 @@ struct StepTimes {
   double backward = 0.0;
   double optimizer = 0.0;
   double other = 0.0;  // averages of statistics and of weights, checks
+  double wait = 0.0;   // for the sums over all processes
 
-  double all() const { return load + forward + backward + optimizer + other; }
+  double all() const { return load + forward + backward + optimizer + other + wait; }
 };
 
 struct StepResult {
@@ -42,25 +45,31 @@ struct StepResult {
   double r_max = 1.0;
   double d_max = 0.0;
   int64_t skipped_images = 0;  // that could not be read
-  StepTimes times;
+  bool stop = false;           // whether a process was asked to stop
+  StepTimes times;             // of this process
 
   double accuracy() const {  // percent
     return 100.0 * static_cast<double>(correct) / static_cast<double>(examples);
   }
 };
 
+// With a group, its processes share each step: each takes its part of the workers, and all end with the same
+// weights and averages. All of them call the same functions in the same order. Only step(), clips(),
+// evaluate_test() and check_agreement() communicate.
 class Trainer {
  public:
   // `config` is resolved. Throws UsageError, DataError.
-  Trainer(Config config, data::Dataset dataset);
+  explicit Trainer(Config config, data::Dataset dataset, dist::Group* group = nullptr);
   // The same with other norms, for comparisons.
-  Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm);
+  Trainer(Config config, data::Dataset dataset, const models::MakeNorm& make_norm,
+          dist::Group* group = nullptr);
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   // Performs the next step. Throws NonFiniteError with step, layer and tensor; then weights and averages are
-  // unchanged.
-  StepResult step();
+  // unchanged. An error in one process is one of all, see dist::Group::together. `stop` is passed on to the
+  // result of every process.
+  StepResult step(bool stop = false);
   int64_t steps_done() const { return steps_done_; }
   double epochs_done() const { return sampler_.epochs(steps_done_); }
 
@@ -75,6 +84,9 @@ class Trainer {
   int64_t parameter_count() const;                     // number of trained values
   int64_t norm_layer_count() const { return static_cast<int64_t>(layers_.size()); }
   int64_t pass() const { return pass_; }  // examples per pass through the model
+
+  // Throws InternalError unless all processes have the same weights and averages; it names those that differ.
+  void check_agreement();
 
   // On the test split, with averaged and with raw weights (the same if the run has no average).
   record::EvaluationRecord evaluate_test();
@@ -91,7 +103,12 @@ class Trainer {
                const std::string& folder);
 
  private:
-  int64_t run_pass(StepResult* result);  // returns the number of examples
+  // All passes of this process. The results are its part of the step's.
+  void run_passes(StepResult* result);
+  int64_t run_pass(StepResult* result, bool is_last);  // returns the number of examples
+  // Makes the results, the gradients and the statistics those of all processes. `error` is this process's, or
+  // null.
+  void sum_over_processes(const std::exception_ptr& error, StepResult* result);
   std::vector<data::Draw> next_draws();
   void start_stream();
   void check_gradients(double norm) const;
@@ -102,20 +119,23 @@ class Trainer {
 
   Config config_;
   data::Dataset dataset_;
+  dist::Group* group_;  // null: one process
   data::Sampler sampler_;
   std::shared_ptr<models::Classifier> model_;
   std::vector<torch::Tensor> buffers_before_;  // of keep_buffers()
   std::vector<NamedLayer> layers_;
   std::vector<NamedTensor> parameters_;
+  std::unique_ptr<GradientSum> gradient_sum_;  // null: one process
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
   LearningRate learning_rate_;
   int64_t pass_;
+  int64_t share_;  // examples of a step that this process takes
   int64_t steps_done_ = 0;
   // The next draws, which may be ahead of the steps done.
   int64_t drawn_step_ = 0;
-  size_t drawn_ = 0;               // examples of that step drawn already
-  std::vector<int64_t> examples_;  // of that step
+  int64_t drawn_ = 0;              // of this process's examples of that step
+  std::vector<int64_t> examples_;  // of that step, of all processes
   std::unique_ptr<data::BatchStream> stream_;
 };
 

@@ -24,12 +24,13 @@ nn:kernels ops nn:torch
 record:base record:json
 data:base record data:torch
 models:base ops nn models:torch
-train:base record ops nn data models train:torch json
+dist:base dist:torch
+train:base record ops nn data models dist train:torch json
 export:base record ops nn data models train export:torch json
-bench:base record kernels ops nn data models train export bench:torch hwy json
+bench:base record kernels ops nn data models dist train export bench:torch hwy json
 experiments:base record data models train experiments:json
 report:base record report:json
-cli:base record kernels ops nn data models train export bench experiments report cli:torch hwy json
+cli:base record kernels ops nn data models dist train export bench experiments report cli:torch hwy json
 "
 torch_free="base kernels record experiments report"
 

@@ -93,6 +93,11 @@ class RENORM_API BatchRenormLayer : public torch::nn::Module {
   // Deferred statistics: discards what was collected, for a step that is not taken. An immediate forward also
   // discards what earlier deferred ones collected.
   void discard();
+  // Deferred statistics on the CPU, for a step that several processes share: what was collected, as doubles
+  // [1 + 2 * channels]: the number of groups and the sums over them of batch_mean and of batch_std. Their sum
+  // over the processes, given to set_collected() of each, makes commit() move the averages alike everywhere.
+  torch::Tensor collected() const;
+  void set_collected(const torch::Tensor& values);
 
   void use_batch_statistics(bool on) { use_batch_statistics_ = on; }
   bool uses_batch_statistics() const { return use_batch_statistics_; }

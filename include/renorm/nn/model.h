@@ -27,6 +27,10 @@ RENORM_API std::vector<ConstNamedLayer> batch_renorm_layers(const torch::nn::Mod
 RENORM_API int64_t commit(torch::nn::Module& model);
 // Deferred statistics: discard() of every layer, for a step that is not taken.
 RENORM_API void discard(torch::nn::Module& model);
+// Deferred statistics: collected() of every layer in one tensor, and set_collected() of every layer from it.
+// One sum of this tensor over all processes, before commit(), averages over all of them.
+RENORM_API torch::Tensor collected(const torch::nn::Module& model);
+RENORM_API void set_collected(torch::nn::Module& model, const torch::Tensor& values);
 
 RENORM_API void set_statistics(torch::nn::Module& model, Statistics statistics);
 RENORM_API void set_clip(torch::nn::Module& model, const ClipSchedule& clip);
