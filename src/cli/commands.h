@@ -20,6 +20,7 @@ struct Command {
 // Each adds a command to the command line.
 Command add_bench_layer(CLI::App& bench);
 Command add_bench_step(CLI::App& bench);
+Command add_bench_workers(CLI::App& bench);
 Command add_data(CLI::App& program);
 Command add_doctor(CLI::App& program);
 Command add_eval(CLI::App& program);
@@ -47,6 +48,7 @@ inline constexpr CommandEntry kCommands[] = {
     {add_models},
     {add_bench_layer, true},
     {add_bench_step, true},
+    {add_bench_workers, true},
     {add_doctor},
 };
 

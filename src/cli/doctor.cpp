@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <sched.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,11 +16,14 @@
 #include <thread>
 #include <vector>
 
+#include "base/errors.h"
 #include "base/files.h"
 #include "base/private_folder.h"
 #include "base/text.h"
 #include "cli/blas.h"
 #include "cli/commands.h"
+#include "dist/launch.h"
+#include "dist/rendezvous.h"
 #include "kernels/kernels.h"
 #include "models/bfloat16.h"
 #include "train/threads.h"
@@ -108,6 +112,34 @@ Finding bfloat16() {
   return finding;
 }
 
+bool is_on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// The engine that this process runs under, and what `renorm train` lacks to meet the other processes.
+Finding processes() try {
+  const dist::Launch launch = dist::launch_of_process();
+  if (launch.is_alone()) {
+    return {"processes", is_on_path("mpirun") ? "one; mpirun can start more"
+                                              : "one; to start more, apt-get install openmpi-bin"};
+  }
+  Finding finding{"processes", fmt::format("rank {} of {} by {}, {} on this machine", launch.rank,
+                                           launch.size, launch.engine, launch.local_size)};
+  try {
+    const dist::Rendezvous rendezvous = dist::rendezvous_of(launch, "", "DIR");
+    finding.value += fmt::format(", to meet at {}", printable(rendezvous.text()));
+  } catch (const UsageError& error) {
+    finding.remedy = error.what();
+  }
+  return finding;
+} catch (const UsageError& error) {
+  return {"processes", "unknown", error.what()};
+}
+
 Finding cache() try {
   const std::string folder = cache_folder();
   make_private_folder(folder);
@@ -155,6 +187,7 @@ void run(bool json) {
                                          blas(),
                                          onednn(),
                                          bfloat16(),
+                                         processes(),
                                          cache()};
   if (json) {
     print_json(findings);
@@ -167,7 +200,8 @@ void run(bool json) {
 
 Command add_doctor(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "doctor", "Check SIMD target, threads, BLAS, bfloat16 and cache folder, with remedies for problems");
+      "doctor",
+      "Check SIMD target, threads, BLAS, bfloat16, processes and cache folder, with remedies for problems");
   const auto json = std::make_shared<bool>(false);
   app->add_flag("--json", *json, "print JSON instead of a table");
   app->footer("Problems do not change the exit code.");

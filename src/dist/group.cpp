@@ -231,6 +231,7 @@ void Group::throw_lost() {
 Group::Wait Group::start_sum(torch::Tensor tensor) {
   if (!engine_->gloo) throw_lost();
   traffic_.bytes += static_cast<int64_t>(tensor.nbytes());
+  ++traffic_.sums;
   c10::intrusive_ptr<c10d::Work> work;
   try {
     std::vector<torch::Tensor> tensors = {std::move(tensor)};

@@ -31,6 +31,7 @@ struct ReportedElsewhere : std::runtime_error {
 
 struct Traffic {
   int64_t bytes = 0;     // of the tensors summed
+  int64_t sums = 0;
   double seconds = 0.0;  // that calls waited
 };
 

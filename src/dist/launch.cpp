@@ -48,8 +48,9 @@ void read_ranks(const Environment& environment, const Names& names, Launch* laun
   launch->local_rank = number_or(environment, names.local_rank, 0, launch->local_size - 1, 0);
 }
 
-// "4(x2),3": the processes on each machine, in order.
+// "4(x2),3": the processes on each machine, in order. 1 if it is unknown.
 int slurm_local_size(const std::string& text, int machine) {
+  if (text.empty()) return 1;
   int first = 0;
   for (const std::string& piece : split(text, ',')) {
     const size_t bracket = piece.find("(x");
