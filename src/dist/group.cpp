@@ -218,6 +218,8 @@ std::string Group::name_of(int rank) const {
   return fmt::format("rank {} on '{}'", rank, printable(engine_->members[rank].host));
 }
 
+std::string Group::meeting_place() const { return place_ ? place_->folder() : ""; }
+
 // Closes all connections first, so that processes that wait for this one notice too.
 void Group::throw_lost() {
   lost_ = true;

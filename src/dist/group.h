@@ -30,7 +30,7 @@ struct ReportedElsewhere : std::runtime_error {
 };
 
 struct Traffic {
-  int64_t bytes = 0;     // of the tensors summed
+  int64_t bytes = 0;  // of the tensors summed
   int64_t sums = 0;
   double seconds = 0.0;  // that calls waited
 };
@@ -53,6 +53,7 @@ class Group {
   int size() const { return launch_.size; }
   bool leads() const { return launch_.rank == 0; }
   std::string name_of(int rank) const;  // "rank 1 on 'node2'"
+  std::string meeting_place() const;    // the folder of the rendezvous; empty if it was an address
 
   // All calls below throw WorkerLost. After that the group is unusable.
 

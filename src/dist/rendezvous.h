@@ -35,6 +35,7 @@ class MeetingPlace {
   MeetingPlace(const MeetingPlace&) = delete;
   MeetingPlace& operator=(const MeetingPlace&) = delete;
 
+  const std::string& folder() const { return folder_; }
   std::string store_path() const;
 
  private:

@@ -5,9 +5,22 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace renorm::train {
+namespace {
+
+constexpr int64_t kMinBufferBytes = int64_t{256} << 10;
+constexpr int64_t kMaxBufferBytes = int64_t{4} << 20;
+
+int64_t default_buffer_bytes(const std::vector<NamedTensor>& parameters) {
+  int64_t bytes = 0;
+  for (const NamedTensor& parameter : parameters) bytes += static_cast<int64_t>(parameter.tensor.nbytes());
+  return std::clamp(bytes / 4, kMinBufferBytes, kMaxBufferBytes);
+}
+
+}  // namespace
 
 struct GradientSum::Buffer {
   torch::Tensor values;
@@ -39,6 +52,7 @@ GradientSum::GradientSum(dist::Group& group, std::vector<NamedTensor> parameters
       parameters_(std::move(parameters)),
       buffer_of_(parameters_.size()),
       self_(std::make_shared<GradientSum*>(this)) {
+  if (buffer_bytes == 0) buffer_bytes = default_buffer_bytes(parameters_);
   for (size_t i = parameters_.size(); i-- > 0;) {
     const torch::Tensor& parameter = parameters_[i].tensor;
     if (buffers_.empty() || !fits(buffers_.back(), parameter, buffer_bytes)) buffers_.emplace_back();

@@ -15,9 +15,9 @@ namespace renorm::train {
 // first, which is about the order in which a backward pass completes them.
 class GradientSum {
  public:
-  static constexpr int64_t kBufferBytes = int64_t{4} << 20;
-
-  GradientSum(dist::Group& group, std::vector<NamedTensor> parameters, int64_t buffer_bytes = kBufferBytes);
+  // `buffer_bytes` is the size of a buffer; 0: a quarter of all gradients within limits, so that most sums
+  // run during the backward pass and few small ones are made.
+  GradientSum(dist::Group& group, std::vector<NamedTensor> parameters, int64_t buffer_bytes = 0);
   ~GradientSum();
   GradientSum(const GradientSum&) = delete;
   GradientSum& operator=(const GradientSum&) = delete;

@@ -279,7 +279,7 @@ class Session {
 
   // Output that cannot be written is reported before the first step.
   void start_files() try {
-    clean_run_folder(paths_);
+    clean_run_folder(paths_, group_ == nullptr ? "" : group_->meeting_place());
     checkpoints_.clean();
     // A process killed right after writing its checkpoint has not set the links.
     if (state_.step > 0) checkpoints_.settle(state_, trainer_->config().keep);

@@ -105,9 +105,13 @@ void check_inside(const RunPaths& paths) {
   }
 }
 
-void clean_run_folder(const RunPaths& paths) {
+void clean_run_folder(const RunPaths& paths, const std::string& meeting_place) {
   clean_folder(paths.folder);
   clean_folder(paths.checkpoints);
+  for (const std::string& name : list_folder(paths.folder)) {
+    const std::string path = fmt::format("{}/{}", paths.folder, name);
+    if (is_rendezvous(name) && path != meeting_place) dist::remove_meeting_place(path);
+  }
 }
 
 FolderLock::FolderLock(std::string path)

@@ -29,8 +29,9 @@ FolderContents contents_of(const RunPaths& paths);
 // Throws OutputError if a file of the run or its folder of checkpoints is a link out of the run's folder.
 void check_inside(const RunPaths& paths);
 
-// Deletes incomplete files of killed processes. The caller holds the lock.
-void clean_run_folder(const RunPaths& paths);
+// Deletes incomplete files of killed processes, and the places where they met except `meeting_place`. The
+// caller holds the lock.
+void clean_run_folder(const RunPaths& paths, const std::string& meeting_place = "");
 
 // One process at a time trains in a folder. The system releases the lock when the process ends, for whatever
 // reason.
