@@ -1,5 +1,6 @@
 #include "cli/train_progress.h"
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -72,7 +73,7 @@ std::vector<std::pair<std::string, std::string>> start_block(train::Trainer& tra
       {"length", fmt::format("{} steps, {:.3g} epochs", grouped(config.steps), epochs)},
       {"optimizer", optimizer_text(config)},
       {"average", config.ema_decay > 0.0 ? fmt::format("decay {}", shortest(config.ema_decay)) : "none"},
-      {"threads", fmt::format("{}", config.threads)},
+      {"threads", fmt::format("{}{}", at::get_num_threads(), trainer.processes() == 1 ? "" : " per process")},
       {"folder", printable(folder)},
   };
 }

@@ -290,14 +290,15 @@ std::string Group::broadcast(const std::string& text) {
 void Group::share(const std::exception_ptr& error) {
   const Failure own = error ? failure_of(error) : Failure{};
   const std::vector<std::string> failures =
-      gather(error ? fmt::format("{} {}", own.exit_code, own.message) : std::string());
+      gather(error ? fmt::format("{} {}", own.exit_code, own.message.substr(0, own.message.find('\n')))
+                   : std::string());
   for (int rank = 0; rank < size(); ++rank) {
     if (failures[rank].empty()) continue;
     const int code = std::atoi(failures[rank].c_str());
     if (!leads()) throw ReportedElsewhere(code);
-    if (rank == 0) std::rethrow_exception(error);
-    throw_for_exit_code(
-        code, fmt::format("{}: {}", name_of(rank), failures[rank].substr(failures[rank].find(' ') + 1)));
+    std::string message = failures[rank].substr(failures[rank].find(' ') + 1);
+    if (rank > 0) message = fmt::format("{}: {}", name_of(rank), message);
+    throw_for_exit_code(code, message);
   }
 }
 

@@ -15,12 +15,12 @@
 #include "base/timing.h"
 #include "models/bfloat16.h"
 #include "train/build_model.h"
-#include "train/config_file.h"
 #include "train/resumed_config.h"
+#include "train/run_files.h"
 #include "train/run_folder.h"
-#include "train/run_id.h"
 #include "train/settings.h"
 #include "train/shared_start.h"
+#include "train/step_records.h"
 #include "train/stored_run.h"
 #include "train/tensor_file.h"
 #include "train/threads.h"
@@ -59,8 +59,7 @@ class Session {
         observer_(observer),
         group_(request.group),
         leads_(group_ == nullptr || group_->leads()),
-        paths_(request.folder),
-        checkpoints_(paths_.checkpoints) {
+        files_(request.folder) {
     if (group_ != nullptr) check_same_request(request_, *group_);
     Start start;
     std::optional<Checkpoint> checkpoint;
@@ -70,11 +69,9 @@ class Session {
     if (group_ != nullptr) start = shared_start(start, *group_);
     open(start);
     restore(start, checkpoint);
-    together([&] {
-      if (!leads_) return;
-      lock_->check();
-      start_files();
-    });
+    writing(
+        [&] { files_.start(state_, trainer_->config(), group_ == nullptr ? "" : group_->meeting_place()); });
+    records_.restart();
   }
 
   RunResult run() try {
@@ -86,7 +83,7 @@ class Session {
       save();
     }
     if (trainer_->steps_done() >= steps) {
-      observer_.note(fmt::format("the run in '{}' is finished", printable(paths_.folder)));
+      observer_.note(fmt::format("the run in '{}' is finished", printable(request_.folder)));
       // Checkpoints of older versions lack it.
       if (!state_.last_evaluation) state_.last_evaluation = trainer_->evaluate_test();
     } else {
@@ -110,23 +107,23 @@ class Session {
 
   // Rank 0 only: takes the folder and reads what it holds.
   Start prepare(std::optional<Checkpoint>* checkpoint) {
-    const FolderContents contents = checked_contents(request_, paths_);
-    check_inside(paths_);
+    const FolderContents contents = checked_contents(request_, files_.paths());
+    check_inside(files_.paths());
     Start start;
     start.continues = contents == FolderContents::kRun;
     // The settings given to continue a run are checked together with the rest of its settings.
     if (!start.continues) start.config = new_config(contents);
-    take_folder(contents);
+    files_.take(contents);
     if (!start.continues) {
       // A run that never started keeps its settings until this one starts.
-      if (contents != FolderContents::kUnstarted || !request_.resume) write_config(start.config);
+      if (contents != FolderContents::kUnstarted || !request_.resume) files_.write_config(start.config);
       return start;
     }
-    StoredRun stored = read_run(paths_);
+    StoredRun stored = read_run(files_.paths());
     for (const std::string& sentence : stored.refused) {
       observer_.note(fmt::format("{}; continuing after step {}", sentence, stored.checkpoint->state.step));
     }
-    if (!stored.id.empty()) id_ = stored.id;
+    if (!stored.id.empty()) files_.id = stored.id;
     *checkpoint = std::move(stored.checkpoint);
     start.config = stored.config;
     if (*checkpoint) start.state = (*checkpoint)->state;
@@ -136,8 +133,8 @@ class Session {
   // The settings of a run that is about to begin.
   Config new_config(FolderContents contents) {
     const bool is_stored = request_.resume && contents == FolderContents::kUnstarted;
-    const StoredConfig file = is_stored ? read_config(paths_) : StoredConfig();
-    if (!file.id.empty()) id_ = file.id;
+    const StoredConfig file = is_stored ? read_config(files_.paths()) : StoredConfig();
+    if (!file.id.empty()) files_.id = file.id;
     const Config stored = is_stored ? file.config : request_.config;
     const Config config = is_stored ? corrected_config(stored, request_.config, request_.given) : stored;
     check(config);
@@ -145,26 +142,9 @@ class Session {
     const std::vector<std::string> other = differing(stored, config);
     if (!other.empty()) {
       observer_.note(fmt::format("nothing was trained in '{}' yet, so other settings are taken: --{}",
-                                 printable(paths_.folder), fmt::join(other, ", --")));
+                                 printable(request_.folder), fmt::join(other, ", --")));
     }
     return config;
-  }
-
-  // Takes the lock. Until then another process may have worked in the folder.
-  void take_folder(FolderContents expected) {
-    make_writable_folder(paths_.folder);
-    lock_.emplace(paths_.lock);
-    if (expected != FolderContents::kRun && contents_of(paths_) == FolderContents::kRun) {
-      throw OutputError(fmt::format("another process has just trained in '{}'; repeat the command",
-                                    printable(paths_.folder)));
-    }
-  }
-
-  // Before data and model are opened, so that a run whose process ends meanwhile can be resumed.
-  void write_config(const Config& config) try {
-    write_atomically(paths_.config, run_id_comment(id_) + to_toml(config));
-  } catch (const IoError& error) {
-    throw OutputError(error.what());
   }
 
   bool is_stop_requested() const { return request_.stop != nullptr && request_.stop->load(); }
@@ -229,7 +209,7 @@ class Session {
   void build(const Start& start, data::Dataset dataset) {
     const int64_t images = dataset.train->size();
     const Config whole = start.continues ? continued_config(start.config, request_.config, request_.given,
-                                                            images, paths_.folder)
+                                                            images, request_.folder)
                                          : resolved(start.config, images);
     const bool chosen =
         std::find(request_.given.begin(), request_.given.end(), "threads") != request_.given.end();
@@ -243,7 +223,7 @@ class Session {
     throw DataError(
         fmt::format("the data '{}' is not what the run in '{}' started with: images were added, removed "
                     "or renamed; restore it, or start a new run in another --out",
-                    printable(now.spec), printable(paths_.folder)));
+                    printable(now.spec), printable(request_.folder)));
   }
 
   void warn_of_one_class(const data::Description& data) {
@@ -261,12 +241,12 @@ class Session {
     together([&] {
       if (!leads_) return;
       if (starts_from_file) return start_from(trainer_->config().init);
-      trainer_->restore(checkpoint->tensors, state_.step, checkpoints_.path_of(state_.step));
+      trainer_->restore(checkpoint->tensors, state_.step, files_.checkpoint_path(state_.step));
     });
     if (group_ == nullptr) return;
     std::map<std::string, std::string> files = trainer_->encode();
     for (auto& [name, bytes] : files) bytes = group_->broadcast(bytes);
-    if (!leads_) trainer_->restore(files, state_.step, checkpoints_.path_of(state_.step));
+    if (!leads_) trainer_->restore(files, state_.step, files_.checkpoint_path(state_.step));
   }
 
   void start_from(const std::string& file) {
@@ -275,22 +255,6 @@ class Session {
     if (left.empty()) return;
     observer_.note(fmt::format("weights are from '{}', except {}, which do not fit and start at random", name,
                                fmt::join(left, ", ")));
-  }
-
-  // Output that cannot be written is reported before the first step.
-  void start_files() try {
-    clean_run_folder(paths_, group_ == nullptr ? "" : group_->meeting_place());
-    checkpoints_.clean();
-    // A process killed right after writing its checkpoint has not set the links.
-    if (state_.step > 0) checkpoints_.settle(state_, trainer_->config().keep);
-    write_config(trainer_->config());
-    metrics_.emplace(paths_.metrics, state_.metrics_bytes);
-    summary_.emplace(paths_.summary, state_.summary_bytes);
-    if (summary_->size() == 0) summary_->append(record::summary_csv_header());
-    make_writable_folder(paths_.checkpoints);
-    window_ = {};
-  } catch (const IoError& error) {
-    throw OutputError(error.what());
   }
 
   // Calls what reads images. If they have vanished or are bad, the steps done are saved before the run ends.
@@ -320,8 +284,7 @@ class Session {
   void step() {
     const Stopwatch watch;
     const StepResult result = reading([this] { return trainer_->step(is_stop_requested()); });
-    window_images_ += result.examples;
-    window_wait_ += result.times.load;
+    records_.add(result);
     state_.skipped_images += result.skipped_images;
     const int64_t done = trainer_->steps_done();
     const Config& config = trainer_->config();
@@ -329,7 +292,7 @@ class Session {
     observer_.stepped(*trainer_, result);
     if (last || done % config.log_every == 0) log(result);
     const bool evaluates = last || done % config.eval_every == 0;
-    if (evaluates) evaluate(record_of(result));
+    if (evaluates) evaluate(records_.of(*trainer_, result, state_.skipped_images));
     const bool stops = group_ == nullptr ? is_stop_requested() : result.stop;
     state_.seconds += watch.seconds();
     const bool saves = evaluates || stops || done % config.checkpoint_every == 0;
@@ -340,53 +303,18 @@ class Session {
     throw Interrupted(fmt::format("stopped after step {} of {}; continue with --resume", done, config.steps));
   }
 
-  record::StepRecord record_of(const StepResult& result) {
-    record::StepRecord record;
-    record.step = trainer_->steps_done();
-    record.epoch = trainer_->epochs_done();
-    record.loss = result.loss;
-    record.accuracy = result.accuracy();
-    record.learning_rate = result.learning_rate;
-    record.gradient_norm = result.gradient_norm;
-    record.r_max = result.r_max;
-    record.d_max = result.d_max;
-    record.images_per_second = rate_;
-    if (window_images_ > 0) {
-      const double seconds = window_.seconds();
-      record.images_per_second = static_cast<double>(window_images_) / seconds;
-      wait_percent_ = 100.0 * window_wait_ / seconds;
-    }
-    if (trainer_->dataset().train->is_slow()) {
-      record.data_wait_percent = wait_percent_;
-      record.skipped_images = state_.skipped_images;
-    }
-    record.layers = trainer_->clips();
-    for (const record::LayerClips& layer : record.layers) {
-      const auto share = 1.0 / static_cast<double>(record.layers.size());
-      record.r_clipped_above += share * layer.r_clipped_above;
-      record.r_clipped_below += share * layer.r_clipped_below;
-      record.d_clipped += share * layer.d_clipped;
-    }
-    return record;
-  }
-
-  // The first line of the file has the id of the run.
-  template <typename Record>
-  void append(Record record) {
-    if (!leads_) return;
-    lock_->check();
-    if (metrics_->size() == 0) record.run = id_;
-    metrics_->append(record::to_json_line(record));
+  // Calls what writes to the files. Rank 0 has them.
+  void writing(const std::function<void()>& work) {
+    together([&] {
+      if (leads_) work();
+    });
   }
 
   void log(const StepResult& result) {
-    const record::StepRecord record = record_of(result);
-    append(record);
+    const record::StepRecord record = records_.of(*trainer_, result, state_.skipped_images);
+    writing([&] { files_.append(record); });
     observer_.logged(record);
-    rate_ = record.images_per_second;
-    window_images_ = 0;
-    window_wait_ = 0.0;
-    window_ = {};
+    records_.logged(record);
   }
 
   // `step` is the record of the last step done.
@@ -395,8 +323,10 @@ class Session {
     step.layers.clear();
     state_.unevaluated = step;
     const record::EvaluationRecord record = reading([this] { return trainer_->evaluate_test(); });
-    append(record);
-    if (leads_) summary_->append(record::summary_csv_row(record, step));
+    writing([&] {
+      files_.append(record);
+      files_.append_summary(record::summary_csv_row(record, step));
+    });
     state_.unevaluated.reset();
     if (record.averaged.accuracy > state_.best_accuracy) {
       state_.best_accuracy = record.averaged.accuracy;
@@ -404,34 +334,20 @@ class Session {
     }
     state_.last_evaluation = record;
     observer_.evaluated(record);
-    window_.exclude(watch.seconds());  // evaluation is not training
+    records_.exclude(watch.seconds());  // evaluation is not training
   }
 
   void save() {
     const Stopwatch watch;
     state_.step = trainer_->steps_done();
-    together([this] {
-      if (leads_) write_checkpoint();
-    });
-    saved_step_ = state_.step;
-    observer_.saved(state_.step, checkpoints_.path_of(state_.step), watch.seconds());
-    window_.exclude(watch.seconds());
-  }
-
-  void write_checkpoint() {
-    // The checkpoint refers to these files, so they are on disk before it.
-    metrics_->sync();
-    summary_->sync();
-    state_.run = id_;
     state_.config = trainer_->config();
     state_.versions = request_.versions;
-    state_.metrics_bytes = metrics_->size();
-    state_.summary_bytes = summary_->size();
     state_.parameters = trainer_->parameter_count();
     state_.data = trainer_->dataset().description;
-    const Checkpoint checkpoint = {state_, trainer_->encode()};
-    lock_->check();
-    checkpoints_.write(checkpoint, state_.config.keep);
+    writing([this] { files_.save(&state_, trainer_->encode()); });
+    saved_step_ = state_.step;
+    observer_.saved(state_.step, files_.checkpoint_path(state_.step), watch.seconds());
+    records_.exclude(watch.seconds());
   }
 
   RunResult result() const {
@@ -448,21 +364,11 @@ class Session {
   Observer& observer_;
   dist::Group* group_;  // null: one process
   bool leads_;          // has the folder
-  RunPaths paths_;
-  CheckpointFolder checkpoints_;
-  std::optional<FolderLock> lock_;  // this and the files: rank 0 only
-  std::string id_ = new_run_id();   // unless the folder has one
+  RunFiles files_;      // changed by rank 0 only
   std::unique_ptr<Trainer> trainer_;
   RunState state_;
   int64_t saved_step_ = 0;  // of the newest checkpoint
-  std::optional<LineFile> metrics_;
-  std::optional<LineFile> summary_;
-  // Images since the last record, seconds spent waiting for them, and the figures of the last record.
-  int64_t window_images_ = 0;
-  double window_wait_ = 0.0;
-  double rate_ = 0.0;
-  double wait_percent_ = 0.0;
-  Stopwatch window_;
+  StepRecords records_;
 };
 
 }  // namespace

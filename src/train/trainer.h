@@ -83,6 +83,7 @@ class Trainer {
   WeightAverage* average() { return average_.get(); }  // null if the run has none
   int64_t parameter_count() const;                     // number of trained values
   int64_t norm_layer_count() const { return static_cast<int64_t>(layers_.size()); }
+  int processes() const { return group_ == nullptr ? 1 : group_->size(); }
   int64_t pass() const { return pass_; }  // examples per pass through the model
 
   // Throws InternalError unless all processes have the same weights and averages; it names those that differ.

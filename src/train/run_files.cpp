@@ -1,0 +1,57 @@
+#include "train/run_files.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/errors.h"
+#include "base/text.h"
+#include "train/config_file.h"
+
+namespace renorm::train {
+
+void RunFiles::take(FolderContents expected) {
+  make_writable_folder(paths_.folder);
+  lock_.emplace(paths_.lock);
+  if (expected != FolderContents::kRun && contents_of(paths_) == FolderContents::kRun) {
+    throw OutputError(fmt::format("another process has just trained in '{}'; repeat the command",
+                                  printable(paths_.folder)));
+  }
+}
+
+void RunFiles::write_config(const Config& config) try {
+  write_atomically(paths_.config, run_id_comment(id) + to_toml(config));
+} catch (const IoError& error) {
+  throw OutputError(error.what());
+}
+
+void RunFiles::start(const RunState& state, const Config& config, const std::string& meeting_place) {
+  lock_->check();
+  try {
+    clean_run_folder(paths_, meeting_place);
+    checkpoints_.clean();
+    // A process killed right after writing its checkpoint has not set the links.
+    if (state.step > 0) checkpoints_.settle(state, config.keep);
+    write_config(config);
+    metrics_.emplace(paths_.metrics, state.metrics_bytes);
+    summary_.emplace(paths_.summary, state.summary_bytes);
+    if (summary_->size() == 0) summary_->append(record::summary_csv_header());
+    make_writable_folder(paths_.checkpoints);
+  } catch (const IoError& error) {
+    throw OutputError(error.what());
+  }
+}
+
+void RunFiles::save(RunState* state, std::map<std::string, std::string> tensors) {
+  // The checkpoint refers to these files, so they are on disk before it.
+  metrics_->sync();
+  summary_->sync();
+  state->run = id;
+  state->metrics_bytes = metrics_->size();
+  state->summary_bytes = summary_->size();
+  const Checkpoint checkpoint = {*state, std::move(tensors)};
+  lock_->check();
+  checkpoints_.write(checkpoint, state->config.keep);
+}
+
+}  // namespace renorm::train
