@@ -19,4 +19,9 @@ if(RENORM_SANITIZE)
   target_compile_options(renorm_options INTERFACE -fsanitize=${RENORM_SANITIZE} -fno-omit-frame-pointer
                                                   -fno-sanitize-recover=all)
   target_link_options(renorm_options INTERFACE -fsanitize=${RENORM_SANITIZE})
+  # With these checks GCC does not take the address of a function for a constant other than null, as LibTorch's
+  # registration of operators requires. AddressSanitizer reports null pointers too.
+  if(RENORM_SANITIZE MATCHES undefined AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(renorm_options INTERFACE -fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)
+  endif()
 endif()

@@ -181,7 +181,7 @@ struct Group::Engine {
 
   // Those that do not answer. A store that cannot be reached was rank 0's.
   std::vector<int> silent_ranks(std::vector<int> called, int own) const try {
-    store->set(alive_key(own), {1});
+    store->set(alive_key(own), bytes_of("alive"));
     const Deadline deadline(kRollCall, nullptr);
     while (!called.empty() && !deadline.passed()) {
       std::this_thread::sleep_for(kPoll);

@@ -60,9 +60,10 @@ GradientSum::GradientSum(dist::Group& group, std::vector<NamedTensor> parameters
     buffer.parts.emplace_back(i, buffer.size);
     buffer.size += parameter.numel();
     buffer_of_[i] = buffers_.size() - 1;
-    const auto node = torch::autograd::impl::grad_accumulator(parameter);
+    auto node =
+        torch::autograd::impl::grad_accumulator(parameter);  // its type of pointer depends on LibTorch
     node->add_post_hook(std::make_unique<Hook>(self_, i));
-    nodes_.push_back(node);
+    nodes_.push_back(std::make_shared<decltype(node)>(std::move(node)));
   }
   for (Buffer& buffer : buffers_) {
     const torch::Tensor& like = parameters_[buffer.parts.front().first].tensor;
