@@ -3,6 +3,9 @@
 
 #include <torch/version.h>
 
+#include <limits>
+#include <memory>
+
 #include "nn/warnings.h"
 #include "support.h"
 
@@ -55,6 +58,36 @@ TEST_F(Model, ListsLayersOfAConstModelAsConst) {
   const std::vector<ConstNamedLayer> layers = batch_renorm_layers(constant);
   ASSERT_EQ(layers.size(), 2U);
   EXPECT_EQ(layers[0].layer, &first(model));
+}
+
+// Two copies of a model stand for two processes that share the groups of a step.
+TEST_F(Model, CollectedStatisticsOfTwoProcessesMoveTheAveragesAsOne) {
+  auto whole = net();
+  set_statistics(*whole, Statistics::kDeferred);
+  const auto copy = [&] { return std::dynamic_pointer_cast<torch::nn::SequentialImpl>(whole->clone()); };
+  const auto left = copy(), right = copy();
+  const torch::Tensor a = input(), b = input(), c = input();
+  for (const torch::Tensor& x : {a, b, c}) whole->forward(x);
+  left->forward(a);
+  left->forward(b);
+  right->forward(c);
+  const torch::Tensor sum = collected(*left) + collected(*right);
+  for (const auto& model : {left, right}) {
+    set_collected(*model, sum);
+    EXPECT_EQ(commit(*model), 1);
+  }
+  EXPECT_EQ(commit(*whole), 1);
+  const auto mean = [](torch::nn::SequentialImpl& model) {
+    return batch_renorm_layers(model)[0].layer->running_mean;
+  };
+  EXPECT_TRUE(torch::equal(mean(*left), mean(*right)));
+  // Sums in double, rounded to float once.
+  EXPECT_TRUE(torch::allclose(mean(*left), mean(*whole), 0.0, std::numeric_limits<float>::epsilon()));
+  EXPECT_EQ(batch_renorm_layers(*left)[0].layer->step(), 1);
+
+  EXPECT_EQ(collected(*left).abs().sum().item<double>(), 0.0);
+  EXPECT_THROW(set_collected(*left, sum.slice(0, 1)), c10::Error);
+  EXPECT_THROW(batch_renorm_layers(*left)[0].layer->set_collected(sum.to(torch::kFloat)), c10::Error);
 }
 
 TEST_F(Model, StepIsChecked) {
