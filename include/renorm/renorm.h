@@ -6,4 +6,5 @@
 #include <renorm/nn/convert.h>
 #include <renorm/nn/model.h>
 #include <renorm/ops/batch_renorm.h>
+#include <renorm/ops/sync_batch_renorm.h>
 #include <renorm/version.h>

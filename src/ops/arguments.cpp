@@ -182,6 +182,64 @@ void check_move_averages(const at::Tensor& running_mean, const at::Tensor& runni
               ": momentum must be in [0, 1] or none, got ", momentum.value_or(0.0));
 }
 
+void check_statistics_arguments(const at::Tensor& input) { check_input(kStatisticsOp, input); }
+
+void check_merge(const MergeArguments& a) {
+  const char* op = kMergeOp;
+  const at::Tensor& rows = a.statistics;
+  TORCH_CHECK(rows.scalar_type() == at::kDouble && rows.dim() == 2 && rows.sym_size(1) % 2 == 1, op,
+              ": statistics must be [processes, 2 * channels + 1] of type Double, got ", rows.scalar_type(),
+              " of sizes ", rows.sym_sizes());
+  TORCH_CHECK(a.dtype == at::kFloat || a.dtype == at::kDouble, op, ": dtype must be Float or Double, got ",
+              a.dtype);
+  TORCH_CHECK(a.eps > 0.0 && (a.dtype == at::kDouble || static_cast<float>(a.eps) > 0.0F), op,
+              ": eps must be > 0 as a ", a.dtype, ", got ", a.eps);
+  const bool has_averages = a.running_mean.has_value();
+  TORCH_CHECK(has_averages == a.running_std.has_value() && has_averages == a.limits.step.has_value(), op,
+              ": running_mean, running_std and step must be given together or not at all");
+  check_clip(op, a.limits, rows);
+  if (!has_averages) return;
+  for (const at::Tensor* average : {&*a.running_mean, &*a.running_std}) {
+    TORCH_CHECK(average->dim() == 1 && average->sym_size(0) * 2 + 1 == rows.sym_size(1) &&
+                    average->scalar_type() == a.dtype,
+                op, ": running_mean and running_std must be ", a.dtype, " of ", (rows.sym_size(1) - 1) / 2,
+                " channels, got ", average->scalar_type(), " of sizes ", average->sym_sizes());
+    check_device(op, "an average", *average, rows);
+  }
+}
+
+void check_apply(const ApplyArguments& a) {
+  check_input(a.op, a.input);
+  TORCH_CHECK(a.batch_mean.defined() && a.batch_std.defined(), a.op,
+              ": batch_mean and batch_std must be tensors, got an undefined one");
+  check_per_channel(a.op, "weight", a.weight, a.input);
+  check_per_channel(a.op, "bias", a.bias, a.input);
+  check_statistics(a.op, "batch_mean", a.batch_mean, 1, a.input);
+  check_statistics(a.op, "batch_mean_low", a.batch_mean_low, 1, a.input);
+  check_statistics(a.op, "batch_std", a.batch_std, 1, a.input);
+  check_statistics(a.op, "r", a.r, 1, a.input);
+  check_statistics(a.op, "d", a.d, 1, a.input);
+}
+
+void check_backward_sums(const SumsArguments& a) {
+  check_apply(a.forward);
+  check_like_input(a.forward.op, "grad_output", a.grad_output, a.forward.input);
+}
+
+void check_backward_apply(const GradientArguments& a) {
+  const ApplyArguments& f = a.forward;
+  check_backward_sums({a.grad_output, f});
+  TORCH_CHECK(a.sums.scalar_type() == at::kDouble && a.sums.dim() == 2 && a.sums.sym_size(0) == 2 &&
+                  a.sums.sym_size(1) == f.input.sym_size(1),
+              f.op, ": sums must be [2, ", f.input.sym_size(1), "] of type Double, got ",
+              a.sums.scalar_type(), " of sizes ", a.sums.sym_sizes());
+  TORCH_CHECK(a.count.scalar_type() == at::kDouble && a.count.dim() == 0, f.op,
+              ": count must be one Double without dimensions, got ", a.count.scalar_type(), " of sizes ",
+              a.count.sym_sizes());
+  check_device(f.op, "sums", a.sums, f.input);
+  check_device(f.op, "count", a.count, f.input);
+}
+
 bool has_mask(const ForwardArguments& a) {
   return a.activation == Activation::kRelu && a.residual.has_value() && a.residual->defined();
 }

@@ -6,6 +6,7 @@
 #include <renorm/ops/batch_renorm.h>
 
 #include "ops/batch_renorm.h"
+#include "ops/sync_batch_renorm.h"
 
 namespace renorm::ops {
 
@@ -16,6 +17,11 @@ void check_batch_renorm_inference(const InferenceArguments& arguments);
 void check_move_averages(const at::Tensor& running_mean, const at::Tensor& running_std,
                          const at::Tensor& step, const at::Tensor& batch_mean, const at::Tensor& batch_std,
                          const Optional<double>& momentum);
+void check_statistics_arguments(const at::Tensor& input);
+void check_merge(const MergeArguments& arguments);
+void check_apply(const ApplyArguments& arguments);
+void check_backward_sums(const SumsArguments& arguments);
+void check_backward_apply(const GradientArguments& arguments);
 
 // Whether the forward returns a mask: the backward cannot recompute it without the residual.
 bool has_mask(const ForwardArguments& arguments);

@@ -2,20 +2,11 @@
 #include "ops/batch_renorm.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
-#include <torch/version.h>
 
 #include "kernels/averages.h"
-
-// Without needs_fixed_stride_order Inductor copies channels-last tensors to contiguous ones and back.
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
-#define RENORM_TAGS \
-  , { at::Tag::pt2_compliant_tag, at::Tag::needs_fixed_stride_order }
-#else
-#define RENORM_TAGS
-#endif
+#include "ops/schema.h"
 
 #define RENORM_FORWARD_RESULTS                                                                       \
   "(Tensor output, Tensor batch_mean, Tensor batch_mean_low, Tensor batch_std, Tensor r, Tensor d, " \
@@ -57,11 +48,6 @@ TORCH_LIBRARY(renorm, m) {
 
 namespace renorm::ops {
 namespace {
-
-template <typename Function>
-auto typed(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
-}
 
 BatchRenormResult result_of(ForwardTensors&& tensors) {
   auto [output, batch_mean, batch_mean_low, batch_std, r, d, mask] = std::move(tensors);

@@ -26,8 +26,10 @@ TEST_P(Registration, SchemaChangesNoArgumentAndAliasesNone) {
 
 INSTANTIATE_TEST_SUITE_P(Operators, Registration,
                          ::testing::Values("renorm::batch_renorm", "renorm::batch_renorm_step",
-                                           "renorm::batch_renorm_backward",
-                                           "renorm::batch_renorm_inference"));
+                                           "renorm::batch_renorm_backward", "renorm::batch_renorm_inference",
+                                           "renorm::batch_renorm_statistics", "renorm::batch_renorm_merge",
+                                           "renorm::batch_renorm_apply", "renorm::batch_renorm_backward_sums",
+                                           "renorm::batch_renorm_backward_apply"));
 
 TEST(Registration, CountingClipsChangesOneArgument) {
   const auto op = c10::Dispatcher::singleton().findSchema({"renorm::count_clips_", ""});

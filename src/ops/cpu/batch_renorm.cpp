@@ -1,78 +1,17 @@
 // The operators on the CPU: check, lay out, split, call the kernel.
 #include "ops/batch_renorm.h"
 
-#include <ATen/Parallel.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/library.h>
 
 #include <cstdint>
 
-#include "kernels/averages.h"
 #include "kernels/kernels.h"
 #include "ops/arguments.h"
-
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
+#include "ops/cpu/tensors.h"
 
 namespace renorm::ops {
 namespace {
-
-// Fewer values than this are not worth a second thread.
-constexpr int64_t kParallelValues = 32768;
-
-// glibc maps allocations of this size and above anew each time.
-constexpr size_t kHugeBytes = size_t{32} << 20;
-constexpr uintptr_t kPage = 4096;
-
-bool has_kernel(const at::Tensor& input) {
-  if (composite_is_forced()) return false;
-  const at::ScalarType type = input.scalar_type();
-  return type == at::kFloat || type == at::kDouble || type == at::kBFloat16;
-}
-
-// Calls body with a value of the kernel type for the dtype of `input`.
-template <class Body>
-void with_kernel_type(const at::Tensor& input, const Body& body) {
-  switch (input.scalar_type()) {
-    case at::kFloat:
-      return body(float{});
-    case at::kDouble:
-      return body(double{});
-    default:
-      return body(kernels::BFloat16{});
-  }
-}
-
-kernels::ParallelFor parallel_for(int64_t values) {
-  if (values < kParallelValues) {
-    return [](int64_t count, const kernels::Body& body) { body(0, count); };
-  }
-  return [](int64_t count, const kernels::Body& body) { at::parallel_for(0, count, 1, body); };
-}
-
-// A tensor in one of the kernels' layouts: a copy if the original has neither.
-struct KernelInput {
-  at::Tensor tensor;
-  kernels::Layout layout;
-  kernels::Shape shape;
-};
-
-KernelInput kernel_input(const at::Tensor& input) {
-  const int64_t n = input.size(0);
-  const int64_t c = input.size(1);
-  const int64_t s = input.numel() == 0 ? 0 : input.numel() / (n * c);
-  const at::Tensor tensor = dense(input);
-  const bool last = is_channels_last(tensor) && (s == 1 || !tensor.is_contiguous());
-  return {tensor, last ? kernels::Layout::kNsc : kernels::Layout::kNcs, {n, c, s}};
-}
-
-// `tensor` in the strides and dtype of `like`: a copy if its own differ.
-at::Tensor with_strides_of(const at::Tensor& tensor, const at::Tensor& like) {
-  if (tensor.strides() == like.strides() && tensor.scalar_type() == like.scalar_type()) return tensor;
-  at::Tensor copy = at::empty_like(like);
-  return copy.copy_(tensor);
-}
 
 kernels::Groups groups_of(int64_t n, int64_t group_size, Grouping grouping) {
   const int64_t size = group_size == 0 ? n : group_size;
@@ -80,73 +19,9 @@ kernels::Groups groups_of(int64_t n, int64_t group_size, Grouping grouping) {
                                         : kernels::contiguous_groups(n, size);
 }
 
-kernels::Activation kernel_activation(Activation activation) {
-  return activation == Activation::kRelu ? kernels::Activation::kRelu : kernels::Activation::kNone;
-}
-
-template <typename T>
-T* data(const at::Tensor& tensor) {
-  return static_cast<T*>(tensor.data_ptr());
-}
-
-// Owns a contiguous argument that is not of the input's shape, a copy if needed. get() is null if it is
-// absent or empty.
-template <typename P>
-class Parameter {
- public:
-  explicit Parameter(const OptionalTensor& tensor) {
-    if (tensor.has_value() && tensor->defined() && tensor->numel() > 0) tensor_ = tensor->contiguous();
-  }
-  const P* get() const { return tensor_.defined() ? data<P>(tensor_) : nullptr; }
-
- private:
-  at::Tensor tensor_;
-};
-
-void advise_huge_pages(void* data, size_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  const uintptr_t skipped = (kPage - reinterpret_cast<uintptr_t>(data) % kPage) % kPage;
-  const uintptr_t whole_pages = (bytes - skipped) / kPage * kPage;
-  // Advice only: a system that ignores it loses nothing.
-  (void)madvise(static_cast<char*>(data) + skipped, whole_pages, MADV_HUGEPAGE);
-#else
-  (void)data, (void)bytes;
-#endif
-}
-
-// An uninitialized tensor with the shape, dtype and strides of `like`. A large one uses huge pages: the
-// allocator takes its memory fresh from the system, and touching that in small pages costs more than the
-// normalization does.
-at::Tensor empty_output(const at::Tensor& like) {
-  at::Tensor output = at::empty_like(like);
-  if (output.nbytes() >= kHugeBytes) advise_huge_pages(output.data_ptr(), output.nbytes());
-  return output;
-}
-
-// Averages that no training produces: dividing by them would give infinities or a wrong sign.
-template <typename P>
-void check_averages(const char* op, const P* running_mean, const P* running_std, int64_t channels) {
-  if (running_std == nullptr) return;
-  const int64_t bad_std = kernels::find_not_positive(running_std, channels);
-  TORCH_CHECK(bad_std < 0, op, ": running_std must be finite and > 0, got ", running_std[bad_std],
-              " in channel ", bad_std);
-  const int64_t bad_mean = kernels::find_non_finite(running_mean, channels);
-  TORCH_CHECK(bad_mean < 0, op, ": running_mean must be finite, got ", running_mean[bad_mean], " in channel ",
-              bad_mean);
-}
-
-ClipLimits limits_of(const ClipSource& limits) {
-  return limits.clip.at(limits.step.has_value() ? *limits.step->data_ptr<int64_t>() : 0);
-}
-
 // `optional` as kernels read it: undefined if absent, else in the strides of `like`.
 at::Tensor operand(const OptionalTensor& optional, const at::Tensor& like) {
   return optional.has_value() ? with_strides_of(*optional, like) : at::Tensor();
-}
-
-template <typename T>
-T* data_or_null(const at::Tensor& tensor) {
-  return tensor.defined() ? data<T>(tensor) : nullptr;
 }
 
 ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
