@@ -86,6 +86,7 @@ torch::Tensor BatchRenormLayer::run(const torch::Tensor& input, const Ending& en
 }
 
 torch::Tensor BatchRenormLayer::train_on(const torch::Tensor& input, const Ending& ending) {
+  if (options.processes().several() && !input.is_meta()) return train_on_share(input, ending);
   check_groups(input, options.group_size());
   ops::BatchRenormArguments arguments;
   arguments.eps = options.eps();
@@ -338,6 +339,7 @@ void BatchRenormLayer::pretty_print(std::ostream& stream) const {
   }
   if (options.activation() == Activation::kRelu) stream << ", activation=relu";
   if (options.statistics() == Statistics::kDeferred) stream << ", statistics=deferred";
+  if (options.processes().several()) stream << ", processes=" << options.processes().count;
   stream << ", clip=(" << options.clip().to_string() << "))";
 }
 
@@ -354,6 +356,13 @@ void BatchRenormLayer::check_options() const {
   TORCH_CHECK(!momentum.has_value() || (*momentum >= 0.0 && *momentum <= 1.0), who(),
               ": momentum must be in [0, 1], got ", momentum.value_or(0.0));
   TORCH_CHECK(options.group_size() >= 0, who(), ": group_size must be >= 0, got ", options.group_size());
+  const Processes& processes = options.processes();
+  if (!processes.several()) return;
+  TORCH_CHECK(options.group_size() == 0, who(),
+              ": group_size must be 0 with statistics over several processes, got ", options.group_size());
+  TORCH_CHECK(processes.rank >= 0 && processes.rank < processes.count, who(),
+              ": processes.rank must be in [0, ", processes.count, "), got ", processes.rank);
+  TORCH_CHECK(processes.all_reduce != nullptr, who(), ": processes.all_reduce must be a function, got none");
 }
 
 void BatchRenormLayer::check_input(const torch::Tensor& input) const {

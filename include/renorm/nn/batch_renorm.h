@@ -3,6 +3,7 @@
 
 #include <renorm/export.h>
 #include <renorm/nn/clip_schedule.h>
+#include <renorm/nn/processes.h>
 #include <renorm/ops/batch_renorm.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -22,9 +23,9 @@ namespace renorm {
 // step has several forwards (gradient accumulation, timesteps, recomputation).
 enum class Statistics { kImmediate, kDeferred };
 
-// Changing `eps`, `momentum`, `group_size`, `grouping`, `activation`, `clip`, `statistics`, `warnings` or
-// `name` on an existing module takes effect at its next forward; `num_features`, `affine`, `scale` and
-// `track_running_stats` are read when the module is built.
+// Changing `eps`, `momentum`, `group_size`, `grouping`, `activation`, `clip`, `statistics`, `processes`,
+// `warnings` or `name` on an existing module takes effect at its next forward; `num_features`, `affine`,
+// `scale` and `track_running_stats` are read when the module is built.
 struct RENORM_API BatchRenormOptions {
   /* implicit */ BatchRenormOptions(int64_t num_features);
 
@@ -41,6 +42,7 @@ struct RENORM_API BatchRenormOptions {
   TORCH_ARG(Activation, activation) = Activation::kNone;
   TORCH_ARG(ClipSchedule, clip) = ClipSchedule::paper();
   TORCH_ARG(Statistics, statistics) = Statistics::kImmediate;
+  TORCH_ARG(Processes, processes);   // several: one group over all of them in training; needs group_size 0
   TORCH_ARG(bool, warnings) = true;  // false: no warnings about likely mistakes
   TORCH_ARG(std::string, name);      // the module's name in errors; name_layers() sets it for a whole model
 };
@@ -180,6 +182,7 @@ class RENORM_API BatchRenormLayer : public torch::nn::Module {
   };
   torch::Tensor run(const torch::Tensor& input, const Ending& ending);
   torch::Tensor train_on(const torch::Tensor& input, const Ending& ending);
+  torch::Tensor train_on_share(const torch::Tensor& input, const Ending& ending);
   torch::Tensor infer_by_batch(const torch::Tensor& input, const Ending& ending) const;
   void collect(const ops::BatchRenormResult& result);
   void collect_on_device(const ops::BatchRenormResult& result);
