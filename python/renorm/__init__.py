@@ -8,7 +8,7 @@
 """
 from ._library import has_kernels
 from .clip import ClipSchedule
-from .convert import FusedReLU, convert, revert
+from .convert import FusedReLU, convert, convert_sync, revert
 from .fold import fold
 from .foreign import load_foreign
 from .model import (
@@ -28,6 +28,7 @@ from .model import (
 )
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
 from .runs import ModelCard, load_run
+from .sync import SyncBatchRenorm
 
 __version__ = "0.1.0"
 
@@ -40,10 +41,12 @@ __all__ = [
     "ClipTelemetry",
     "FusedReLU",
     "ModelCard",
+    "SyncBatchRenorm",
     "clear_clip_telemetry",
     "clip_telemetry",
     "commit",
     "convert",
+    "convert_sync",
     "deferred",
     "discard",
     "fold",

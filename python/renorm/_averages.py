@@ -67,6 +67,11 @@ class Averaged(Checked):
                 _tensors.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
 
     @torch.jit.unused
+    def _moves_by_all_ranks(self) -> bool:
+        """Whether other ranks have statistics that the averages move by."""
+        return inside_ddp()
+
+    @torch.jit.unused
     def _end_eagerly(
         self, mean: Tensor, std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor, r: Tensor, d: Tensor
     ) -> None:
@@ -79,7 +84,7 @@ class Averaged(Checked):
             self._count_clips(batch_mean, batch_std, mean, std, step, r, d)
             if recognises_recomputation and not _tensors.in_transform():
                 self._record(record_of(mean, std, step, batch_mean, batch_std))
-        if not inside_ddp():
+        if not self._moves_by_all_ranks():
             if batch_mean.shape[0] > 0:
                 self._collect(batch_mean, batch_std) if self.statistics == "deferred" else self._move_now(batch_mean, batch_std)
             return

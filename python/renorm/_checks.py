@@ -56,7 +56,7 @@ def warn_once(subject: str, text: str) -> None:
 class Checked(torch.nn.Module):
     """The base of BatchRenorm, which has the attributes."""
 
-    def _check_input(self, input: Tensor, residual: Optional[Tensor]) -> None:
+    def _check_shape(self, input: Tensor, residual: Optional[Tensor]) -> None:
         rank = input.dim()
         low, high = self._ranks
         if rank < low or rank > high:
@@ -66,6 +66,9 @@ class Checked(torch.nn.Module):
         if residual is not None and not torch.jit.is_tracing():
             if residual.shape != input.shape or residual.dtype != input.dtype:
                 raise ValueError(f"{self._kind}: residual must have the shape and the dtype of the input")
+
+    def _check_input(self, input: Tensor, residual: Optional[Tensor]) -> None:
+        self._check_shape(input, residual)
         if self.training or self.batch_statistics:
             # A single example with a single position, or groups of them.
             if self.group_size > 0 or input.numel() == self.num_features:

@@ -1,5 +1,6 @@
 """BatchNorm to Batch Renorm and back. Inference is unchanged."""
 import weakref
+from copy import copy
 from fnmatch import fnmatchcase
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, Union
 
@@ -8,6 +9,7 @@ from torch import nn
 
 from .clip import ClipSchedule
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
+from .sync import SyncBatchRenorm
 
 Patterns = Union[str, Iterable[str]]
 
@@ -43,6 +45,7 @@ _BACK: Dict[Type[nn.Module], Type[nn.Module]] = {
     BatchRenorm2d: nn.BatchNorm2d,
     BatchRenorm3d: nn.BatchNorm3d,
     BatchRenorm: BatchNorm,
+    SyncBatchRenorm: BatchNorm,
 }
 
 # A place that holds a module: (path, parent, name). The model itself has no parent.
@@ -122,15 +125,19 @@ def has_hooks(module: nn.Module, kinds: Iterable[str] = _HOOKS) -> bool:
     return any(module.__dict__.get(kind) for kind in kinds)
 
 
+def _give_hooks_to(new: nn.Module) -> None:
+    for hook in new._load_state_dict_pre_hooks.values():
+        if getattr(hook, "with_module", False):  # PyTorch's wrapper has a weak reference to the old module
+            hook.module = weakref.ref(new)
+
+
 def _copy_state(old: nn.Module, new: nn.Module, fresh: nn.Module) -> None:
     """Gives `new` the hooks and the train/eval flag of `old`, and the attributes that a user set: those that `fresh`, a
     new module of the same class, does not have."""
     for name, value in old.__dict__.items():
         if name in _HOOKS or (name not in fresh.__dict__ and not hasattr(new, name)):
             new.__dict__[name] = value
-    for hook in new._load_state_dict_pre_hooks.values():
-        if getattr(hook, "with_module", False):  # PyTorch's wrapper has a weak reference to the old module
-            hook.module = weakref.ref(new)
+    _give_hooks_to(new)
     for module in new.modules():
         module.training = old.training
 
@@ -225,7 +232,8 @@ def convert(
 
     Weights, averages (std = sqrt(var + eps)), train/eval flag, dtype, device, hooks, names, requires_grad and
     attributes that you set are kept, with the same Parameter objects for float32 and float64 models; inference is
-    unchanged. The clip schedule starts at step 0. A SyncBatchNorm becomes a layer with statistics of each process.
+    unchanged. The clip schedule starts at step 0. A SyncBatchNorm becomes a layer with statistics of each process; convert_sync() makes
+    them those of all processes.
 
     `include` and `exclude` are patterns of paths, such as "layer1.*". A layer with several paths is converted if a
     pattern of `include` matches one of them and no pattern of `exclude` matches any.
@@ -331,4 +339,42 @@ def revert(model: nn.Module, include: Patterns = "*", exclude: Patterns = ()) ->
             old = sequence._modules[name]
             sequence._modules[name] = nn.ReLU(old.inplace)
             _copy_state(old, sequence._modules[name], FusedReLU())
+    return model
+
+
+def _to_sync(norm: BatchRenorm, process_group: Any) -> SyncBatchRenorm:
+    """A SyncBatchRenorm with everything that `norm` has: the same tensors, options, hooks and attributes."""
+    new = SyncBatchRenorm.__new__(SyncBatchRenorm)
+    new.__dict__.update({name: copy(value) if isinstance(value, dict) else value for name, value in norm.__dict__.items()})
+    new.process_group = process_group
+    _give_hooks_to(new)
+    return new
+
+
+def convert_sync(model: nn.Module, process_group: Any = None) -> nn.Module:
+    """Replaces every Batch Renorm layer by SyncBatchRenorm, in place, and returns the model: in training the processes of
+    `process_group`, by default all, then form one normalization group. Parameters, averages, options, hooks and the
+    step are kept.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+    >>> type(renorm.convert_sync(renorm.convert(model))[1]).__name__
+    'SyncBatchRenorm'
+
+    A layer with a group_size is an error, because a group cannot be both smaller and larger than a batch. After an
+    error the model is as it was.
+    """
+    check_module("convert_sync", model)
+    found = places_of(model, lambda module: isinstance(module, BatchRenorm))
+    if not found:
+        raise ValueError("renorm.convert_sync: the model has no Batch Renorm layer; renorm.convert(model) makes them")
+    for norm, places in found.items():
+        path = places[0][0]
+        if type(norm) not in _BACK:
+            raise TypeError(f"renorm.convert_sync: {path!r} is a {type(norm).__name__}, a class of your own")
+        _check_plain("convert_sync", path, norm)
+        if norm.group_size != 0:
+            raise ValueError(f"renorm.convert_sync: group_size of {path!r} must be 0, got {norm.group_size}")
+    for norm, places in found.items():
+        model = put(model, places, _to_sync(norm, process_group))
     return model

@@ -7,9 +7,10 @@ from torch import nn
 
 from .convert import Place, check_module, has_hooks, is_plain_sequential, is_single, places_of, put
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
+from .sync import SyncBatchRenorm
 
 _LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-_NORMS = (BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d)
+_NORMS = (BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d, SyncBatchRenorm)
 
 # (path of a convolution or linear layer, path of the norm that alone uses its output)
 _Pair = Tuple[str, str]
@@ -66,7 +67,7 @@ def _is_plain(module: nn.Module) -> bool:
 def _fits(layer: nn.Module, norm: BatchRenorm) -> bool:
     """Whether the output features of `layer` can be the channels of `norm`: a Linear's are the last dimension."""
     if isinstance(layer, nn.Linear):
-        return layer.out_features == norm.num_features and type(norm) in (BatchRenorm, BatchRenorm1d)
+        return layer.out_features == norm.num_features and type(norm) in (BatchRenorm, BatchRenorm1d, SyncBatchRenorm)
     return layer.out_channels == norm.num_features
 
 

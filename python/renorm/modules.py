@@ -18,7 +18,7 @@ if has_kernels:
     _batch_renorm_inference = torch.ops.renorm.batch_renorm_inference.default
 
 
-def _held_type(dtype: torch.dtype) -> torch.dtype:
+def held_type(dtype: torch.dtype) -> torch.dtype:
     """The dtype of parameters and averages: float32 or wider."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
@@ -55,10 +55,13 @@ class BatchRenorm(Averaged):
     tensor(1)
     """
 
-    __constants__ = ["num_features", "affine", "scale", "track_running_stats", "_kernels", "_kind", "_ranks", "_shapes"]
+    __constants__ = [
+        "num_features", "affine", "scale", "track_running_stats", "_kernels", "_kind", "_ranks", "_shapes", "_sync"
+    ]
     _kind = "BatchRenorm"
     _ranks = (2, 1 << 30)
     _shapes = "[N, C, ...]"
+    _sync = False  # True: several processes form one normalization group in training
 
     running_mean: Optional[Tensor]
     running_std: Optional[Tensor]
@@ -106,7 +109,7 @@ class BatchRenorm(Averaged):
         given = torch.get_default_dtype() if dtype is None else dtype
         if not given.is_floating_point:
             raise TypeError(f"{name}: dtype must be a floating one, got {given}")
-        options = {"device": device, "dtype": _held_type(given)}
+        options = {"device": device, "dtype": held_type(given)}
 
         def per_channel(wanted: bool) -> Optional[Tensor]:
             return torch.empty(num_features, **options) if wanted else None
@@ -169,7 +172,7 @@ class BatchRenorm(Averaged):
         """Whether one call of an operator is the whole forward, with the parameters where torch.nn.Module keeps them. A
         class made by a parametrization or by torch.nn.utils.stateless has them elsewhere."""
         return (
-            type(self) in _PLAIN
+            type(self) in PLAIN
             and type(input) is Tensor  # subclasses may have no data, such as FakeTensor
             and "weight" in self._parameters  # not with torch.nn.utils.weight_norm
             and "bias" in self._parameters
@@ -181,6 +184,16 @@ class BatchRenorm(Averaged):
             and backward_task() == -1
             and not _tensors.in_transform()
         )
+
+    @torch.jit.unused
+    def _is_divided(self) -> bool:
+        """Whether other processes have a part of the normalization group."""
+        return False
+
+    @torch.jit.unused
+    def _train_on_share(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
+        """A training forward of a divided group."""
+        raise NotImplementedError
 
     @torch.jit.unused
     def _train_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
@@ -211,6 +224,11 @@ class BatchRenorm(Averaged):
             raise self._explained(error, input) from None
 
     def _forward(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
+        if self._sync and self.training:
+            if torch.jit.is_scripting():
+                raise RuntimeError("SyncBatchRenorm: TorchScript can only evaluate it")
+            elif self._is_divided() and not input.is_meta:
+                return self._train_on_share(input, residual)
         self._check_input(input, residual)
         mean, std, step = self.running_mean, self.running_std, self.num_batches_tracked
         if mean is None or std is None or step is None or (self.batch_statistics and not self.training):
@@ -394,4 +412,4 @@ class BatchRenorm3d(BatchRenorm):
 
 
 # The classes whose parameters and buffers are certainly where torch.nn.Module keeps them.
-_PLAIN = frozenset([BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d])
+PLAIN = {BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d}
