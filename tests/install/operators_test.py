@@ -82,6 +82,23 @@ class Opcheck(unittest.TestCase):
                                           (torch.ones_like(x), x, w, b, bits, batch_mean, low, batch_std, r, d, 0,
                                            "contiguous", "relu", False, mask))
 
+    def test_divided_batch(self):
+        for case in self.cases():
+            for activation in ("none", "relu"):
+                with self.subTest(**case, activation=activation):
+                    case["grad"] = False
+                    x, w, b, mean, std, _ = tensors(**case)
+                    torch.library.opcheck(ops.batch_renorm_statistics, (x,))
+                    rows = torch.stack([ops.batch_renorm_statistics(x), ops.batch_renorm_statistics(x + 1)])
+                    merge = (rows, mean, std, torch.tensor(5), *CLIP.values(), 1e-5, mean.dtype)
+                    torch.library.opcheck(ops.batch_renorm_merge, merge)
+                    *group, count = ops.batch_renorm_merge(*merge)
+                    torch.library.opcheck(ops.batch_renorm_apply, (x, w, b, *group, activation))
+                    backward = (torch.ones_like(x), x, w, b, *group)
+                    torch.library.opcheck(ops.batch_renorm_backward_sums, (*backward, activation))
+                    sums = ops.batch_renorm_backward_sums(*backward, activation)
+                    torch.library.opcheck(ops.batch_renorm_backward_apply, (*backward, sums, count, activation))
+
     def test_move_averages(self):
         for momentum in (0.1, None):
             args = (torch.zeros(3), torch.ones(3), torch.tensor(4), torch.randn(2, 3), torch.rand(2, 3), momentum)

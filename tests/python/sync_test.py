@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import renorm
 from renorm import SyncBatchRenorm
-from support import Case, ramp, recognises_recomputation
+from support import Case, has_compile, ramp, recognises_recomputation
 
 RANKS = 2
 # Examples of each rank in each step.
@@ -166,8 +166,24 @@ def run_edges(rank, folder):
     results["alone"] = torch.equal(own(x), plain(x)) and torch.equal(own.running_mean, plain.running_mean)
     if recognises_recomputation:
         results["checkpoint"] = run_checkpoint(rank)
+    if has_compile:
+        results["compile"] = run_compiled(rank)
     torch.save(results, f"{folder}/{rank}.pt")
     finish()
+
+
+def run_compiled(rank):
+    """Whether a compiled model has the results of an eager one."""
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(3, 4), SyncBatchRenorm(4, momentum=0.5, clip=ramp()), nn.ReLU())
+        forward = torch.compile(model, backend="aot_eager") if compiled else model
+        for step in range(3):
+            x = torch.randn(2 + rank, 3, generator=torch.Generator().manual_seed(step))
+            forward(x).square().sum().backward()
+        results.append([*model.state_dict().values(), *(parameter.grad for parameter in model.parameters())])
+    return all(torch.allclose(one, other, rtol=1e-6, atol=1e-6) for one, other in zip(*results))
 
 
 def run_checkpoint(rank):
@@ -271,6 +287,7 @@ class Divided(Case):
             self.assertEqual(len(rank["copy"]), 1)
             self.assertTrue(rank["alone"])
             self.assertTrue(rank.get("checkpoint", True))
+            self.assertTrue(rank.get("compile", True))
 
     def test_ddp_step_is_that_of_one_process(self):
         ranks = run(run_ddp)
