@@ -146,6 +146,7 @@ Results train(const Training& t, at::ScalarType type, const BatchRenormOptions& 
 template <class Select>
 torch::Tensor joined(const std::vector<Results>& ranks, size_t step, const Select& select) {
   std::vector<torch::Tensor> parts;
+  parts.reserve(ranks.size());
   for (const Results& rank : ranks) parts.push_back(select(rank)[step]);
   return torch::cat(parts);
 }

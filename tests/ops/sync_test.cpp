@@ -49,6 +49,7 @@ Results run(const Tensors& t, const Case& c, const std::vector<int64_t>& shares)
   const auto inputs = t.input.split_with_sizes(shares);
   const auto grads = t.grad_output.split_with_sizes(shares);
   std::vector<at::Tensor> rows;
+  rows.reserve(inputs.size());
   for (const at::Tensor& input : inputs) rows.push_back(ops::batch_renorm_statistics(input));
   Results results;
   results.group = ops::batch_renorm_merge(at::stack(rows), t.running_mean, t.running_std, step_of(t), kWide,
@@ -78,8 +79,9 @@ void expect_one_batch(const Tensors& t, const Case& c, const std::vector<int64_t
   const Results actual = run(t, c, shares);
   const double narrow = tolerance(c.type);
   const double statistics = tolerance(statistics_of(c.type));
-  const double scale_of_sum = std::sqrt(static_cast<double>(t.input.numel() / t.input.size(1)));
-  EXPECT_EQ(actual.group.count.item<double>(), static_cast<double>(t.input.numel() / t.input.size(1)));
+  const int64_t values = t.input.numel() / t.input.size(1);
+  const double scale_of_sum = std::sqrt(static_cast<double>(values));
+  EXPECT_EQ(actual.group.count.item<double>(), static_cast<double>(values));
   EXPECT_LE(error_of(actual.group.batch_mean, expected.batch_mean), statistics);
   EXPECT_LE(error_of(actual.group.batch_std, expected.batch_std), statistics);
   EXPECT_LE(error_of(actual.group.r, expected.r), statistics);

@@ -53,7 +53,8 @@ at::Tensor statistics_composite(const at::Tensor& input) {
   const int64_t channels = input.size(1);
   if (input.numel() == 0) return at::zeros({2 * channels + 1}, input.options().dtype(at::kDouble));
   const at::Tensor x = wide(input, input);
-  const auto count = static_cast<double>(input.numel() / channels);
+  const int64_t values = input.numel() / channels;
+  const auto count = static_cast<double>(values);
   // The second pass removes the rounding error of the first mean.
   const at::Tensor rough_mean = (total(x) / count).to(x.scalar_type());
   const at::Tensor near = x - spread(rough_mean);
