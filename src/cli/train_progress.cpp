@@ -30,8 +30,10 @@ std::string norm_text(const train::Config& config) {
 }
 
 std::string step_shape_text(const train::Config& config) {
-  return fmt::format("{} x {} = {} images, normalized in groups of {}", config.workers, config.minibatch,
-                     config.workers * config.minibatch, config.microbatch);
+  const std::string images = fmt::format("{} x {} = {} images, normalized", config.workers, config.minibatch,
+                                         config.workers * config.minibatch);
+  return config.sync_norm ? images + " together"
+                          : fmt::format("{} in groups of {}", images, config.microbatch);
 }
 
 std::string sampler_text(const train::Config& config) {

@@ -95,7 +95,7 @@ models::MakeNorm norm_of(const Config& config) {
                                   .eps(config.norm_eps)
                                   .momentum(config.norm_momentum)
                                   .scale(config.norm_scale)
-                                  .group_size(config.microbatch)
+                                  .group_size(config.sync_norm ? 0 : config.microbatch)
                                   .statistics(Statistics::kDeferred)
                                   .warnings(false)  // the command shows the hold itself
                                   .clip(clip));
@@ -121,6 +121,7 @@ int64_t examples_per_pass(const Config& config, const data::Description& data) {
   const int64_t all = config.workers * config.minibatch;
   // LibTorch's layer has no groups: one pass is one group.
   if (config.norm == NormKind::kNative) return config.microbatch;
+  if (config.sync_norm) return all;
   int64_t max = config.chunk;
   if (max == 0) {
     const double each = kBytesPerValue * static_cast<double>(activations_per_example(config, data).values);

@@ -93,11 +93,23 @@ void check_sizes(const Config& config, const Sizes& sizes) {
   }
 }
 
+void check_sync_norm(const Config& config, const Sizes& sizes) {
+  if (!config.sync_norm) return;
+  const auto refuse = [](const std::string& other) {
+    throw UsageError(
+        fmt::format("--sync-norm normalizes all images of a step together; leave out {}", other));
+  };
+  if (sizes.microbatch != sizes.minibatch) refuse(config.split_pairs ? "--split-pairs" : "--microbatch");
+  if (config.chunk != 0) refuse("--chunk");
+  if (config.norm == NormKind::kNative) refuse("--norm native");
+}
+
 void check_step(const Config& config) {
   const data::SamplerSpec sampler = data::parse_sampler(config.sampler);
   check_sampler(config, sampler);
   const Sizes sizes = sizes_of(config, sampler);
   check_groups(config, sampler, sizes);
+  check_sync_norm(config, sizes);
   check_sizes(config, sizes);
 }
 

@@ -34,6 +34,7 @@ struct Config {
   int64_t workers = 1;
   int64_t minibatch = 0;   // 0: the sampler's size, or 32
   int64_t microbatch = 0;  // 0: the whole minibatch (with split_pairs: one group per image of a label)
+  bool sync_norm = false;  // the whole step is one group, over all workers
   int64_t chunk = 0;       // maximum of examples in one pass; 0: chosen by the trainer
   // model
   std::string model = "inception-small";

@@ -146,6 +146,8 @@ void add_step(std::vector<Setting>& table) {
       whole("microbatch", "Step", &C::microbatch, 0, kMaxExamples,
             "examples normalized together; 0: the whole minibatch, or with --split-pairs one group per "
             "image of a label"));
+  table.push_back(toggle("sync-norm", "Step", &C::sync_norm,
+                         "normalize all images of a step together, over all workers and processes"));
   table.push_back(
       whole("chunk", "Step", &C::chunk, 0, kMaxExamples,
             "maximum of examples computed in one pass; changes memory, not the result; 0: automatic"));

@@ -37,7 +37,8 @@ OptimizerOptions optimizer_of(const Config& config) {
 }
 
 void check_groups(const Config& config, const data::Description& data) {
-  if (can_normalize(config, data, config.microbatch)) return;
+  const int64_t group = config.sync_norm ? config.workers * config.minibatch : config.microbatch;
+  if (can_normalize(config, data, group)) return;
   throw UsageError(fmt::format(
       "--{} must be at least 2 with --model {} and images of {}x{}, got 1: a layer has one value per channel "
       "and image, and one value alone cannot be normalized",
@@ -95,10 +96,19 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
   if (group_ != nullptr) {
     check_processes(config_, group_->size());
     gradient_sum_ = std::make_unique<GradientSum>(*group_, parameters_);
+    if (config_.sync_norm) synchronize_layers();
   }
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
   model_->train();
   start_stream();
+}
+
+void Trainer::synchronize_layers() {
+  Processes processes;
+  processes.rank = group_->rank();
+  processes.count = group_->size();
+  processes.all_reduce = [group = group_](torch::Tensor& values) { group->sum(values); };
+  for (const NamedLayer& named : layers_) named.layer->options.processes(processes);
 }
 
 void Trainer::start_stream() {
@@ -126,15 +136,30 @@ std::vector<data::Draw> Trainer::next_draws() {
   return draws;
 }
 
+data::DrawnBatch Trainer::load_pass() {
+  std::optional<data::DrawnBatch> drawn;
+  const auto load = [&] {
+    drawn = stream_->next();
+    if (!drawn) {  // a step beyond the end of the run
+      start_stream();
+      drawn = stream_->next();
+    }
+    check_images(drawn->batch.images, drawn->draws, steps_done_ + 1);
+  };
+  // Synchronized layers communicate, so a process that has no images must not leave the others alone in the
+  // pass.
+  if (group_ != nullptr && config_.sync_norm) {
+    group_->together(load);
+  } else {
+    load();
+  }
+  return std::move(*drawn);
+}
+
 int64_t Trainer::run_pass(StepResult* result, bool is_last) {
   Stopwatch watch;
-  std::optional<data::DrawnBatch> drawn = stream_->next();
-  if (!drawn) {  // a step beyond the end of the run
-    start_stream();
-    drawn = stream_->next();
-  }
-  const auto& [draws, batch] = *drawn;
-  check_images(batch.images, draws, steps_done_ + 1);
+  const data::DrawnBatch drawn = load_pass();
+  const auto& [draws, batch] = drawn;
   result->skipped_images += batch.skipped;
   result->times.load += watch.lap();
 

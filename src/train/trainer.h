@@ -111,6 +111,8 @@ class Trainer {
   // null.
   void sum_over_processes(const std::exception_ptr& error, StepResult* result);
   std::vector<data::Draw> next_draws();
+  data::DrawnBatch load_pass();
+  void synchronize_layers();
   void start_stream();
   void check_gradients(double norm) const;
   // LibTorch's norms move their averages in each pass. A step of several passes begins with a copy of them.

@@ -155,6 +155,17 @@ TEST_F(DoubleWorkers, OtherOptimizersTrainAsOneToo) {
   });
 }
 
+// One group over all workers, whether one process or four have them.
+TEST_F(DoubleWorkers, SynchronizedLayersTrainAsOne) {
+  const Change synchronized = [](Config& config) {
+    config.sync_norm = true;
+    config.minibatch = 2;
+    config.microbatch = 0;
+  };
+  expect_same_training(2, synchronized);
+  expect_same_training(4, synchronized);
+}
+
 TEST(Workers, KeepTheSameBitsInBfloat16) {
   Ranks ranks(2);
   const auto trainers = make_trainers([](Config& config) { config.dtype = Dtype::kBf16; }, ranks);
