@@ -108,11 +108,12 @@ c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const Rendezvou
                                            const MeetingPlace* place, const Group::Options& options) {
   if (place != nullptr) return c10::make_intrusive<c10d::FileStore>(place->store_path(), launch.size);
   const Deadline deadline(options.timeout, options.stop);
+  const bool listens = launch.rank == 0 && !launch.engine_listens;
   while (true) {
     try {
-      return open_address(launch, rendezvous, launch.rank == 0 ? options.timeout : kConnect);
+      return open_address(launch, rendezvous, listens ? options.timeout : kConnect);
     } catch (const std::exception& error) {
-      if (launch.rank == 0) {
+      if (listens) {
         throw OutputError(fmt::format("cannot listen at {}: {}", rendezvous.text(), first_line(error)));
       }
       deadline.check_stop();
@@ -159,6 +160,13 @@ std::shared_ptr<gloo::transport::Device> device_of(const Rendezvous& rendezvous)
 }  // namespace
 
 struct Group::Engine {
+  // A store in a folder is never destroyed: its destructor would wait for the folder if rank 0 has removed it
+  // already. It holds no file open.
+  ~Engine() {
+    if (is_in_folder) store.release();
+  }
+
+  bool is_in_folder = false;
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::vector<Member> members;
@@ -198,6 +206,7 @@ struct Group::Engine {
 Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& options) : launch_(launch) {
   if (!rendezvous.folder.empty()) place_ = std::make_unique<MeetingPlace>(rendezvous.folder, launch.rank);
   auto engine = std::make_unique<Engine>();
+  engine->is_in_folder = place_ != nullptr;
   engine->store = open_store(launch, rendezvous, place_.get(), options);
   engine->members = meet(launch, rendezvous, *engine->store, options);
   const auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);

@@ -21,7 +21,7 @@ constexpr size_t kMaxPageBytes = 5 << 20;
 
 // A run that logged every step, with one spike of each quantity far from the others.
 Arm long_run() {
-  RandomStream stream(1, Purpose::kStep);
+  RandomStream stream(1, Purpose::kBench);
   Arm arm;
   arm.name = "long";
   arm.figure = "runs";
