@@ -17,8 +17,8 @@ import unittest
 
 RENORM = ""  # set by workers_test.py
 # A step takes milliseconds. One thread, because a run of one process would otherwise have two.
-SETTINGS = ["--data", "strokes:classes=4,train=200,test=100,size=12", "--model", "convnet:8/2,16/2", "--minibatch", "8",
-            "--workers", "4", "--threads", "1"]
+SETTINGS = {"--data": "strokes:classes=4,train=200,test=100,size=12", "--model": "convnet:8/2,16/2", "--minibatch": "8",
+            "--workers": "4", "--threads": "1"}
 # Float has 6e-8. Over 100 steps of these nets with the default learning rate the results differ by 3e-7 at most;
 # larger nets and rates reach the limit sooner, because a rounding error decides which values a ReLU cuts off.
 TOLERANCE = 1e-5
@@ -227,7 +227,8 @@ class WorkersTest(unittest.TestCase):
         return Rank(self.work, f"{self.launches}-{name}", command, {**variables, MARK: self.mark}, folder)
 
     def command(self, out, *arguments):
-        return [RENORM, "train", "--out", self.path(out), *SETTINGS, *arguments]
+        defaults = [word for name, value in SETTINGS.items() if name not in arguments for word in (name, value)]
+        return [RENORM, "train", "--out", self.path(out), *defaults, *arguments]
 
     def launch(self, size, out, *arguments, port=None, extra=None, variables_of=None):
         """Starts all ranks by hand, with the variables of torchrun. `extra` has arguments of single ranks."""
