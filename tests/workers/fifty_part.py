@@ -17,6 +17,8 @@ class FiftyTest(WorkersTest):
                          variables_of=lambda rank: slurm_variables(rank, SIZE)) as launch:
             while launch[0].process.poll() is None:
                 step = last_step(self.path("run"))
+                if step > 0 and not counts:
+                    print(f"step {step} after {time.monotonic() - launch[0].begin:.1f} s", flush=True)
                 # Between an evaluation, which opens files, and the next.
                 if 5 <= step % 50 <= 40:
                     counts.setdefault(step, [self.open_files(rank) for rank in launch.ranks])

@@ -1,18 +1,24 @@
 """A rank that is killed during the rendezvous, and what a killed launch leaves of it."""
+import socket
 import time
 
-from killed_run import SETTINGS, KilledRunTest
-from processes import last_step, wait_for
+from killed_run import SETTINGS, TIMEOUT, KilledRunTest
+from processes import free_port, last_step, torchrun_variables, wait_for
 
 
 class RendezvousTest(KilledRunTest):
+    def setUp(self):
+        super().setUp()
+        self.port = free_port()
+
     def check_rendezvous(self, size):
         """Kills a rank before, while and after the ranks meet."""
-        for pause in (0.05, 0.3, self.random.uniform(0.3, 1.0)):
+        for pause in (0.05, 0.3, self.random.uniform(0.3, 0.6)):
             rank = self.random.randrange(size)
             with self.start_run(size) as launch:
                 time.sleep(pause)
-                self.kill(launch, rank)
+                # The others load LibTorch before their time begins.
+                self.kill(launch, rank, limit=TIMEOUT + 4.0)
         self.finish_run(size)
 
     def test_rendezvous_of_2(self):
@@ -38,3 +44,15 @@ class RendezvousTest(KilledRunTest):
             self.kill(launch, 0)
         self.finish_run(2)
         self.assertEqual(self.meeting_places(), [])
+
+    def test_rank_0_is_killed_at_its_address(self):
+        """The other rank waits for a third one, by way of rank 0."""
+        with self.launch(2, "run", *SETTINGS, variables_of=lambda rank: torchrun_variables(rank, 3, self.port)) as launch:
+            wait_for("rank 0 listening", self.is_answered, launch)
+            time.sleep(2.0)  # until rank 1 has found it
+            self.kill(launch, 0)
+            self.assertEqual(len(launch[1].sentences()), 1, str(launch))
+
+    def is_answered(self):
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0

@@ -1,7 +1,7 @@
 """Other numbers of processes evaluate and continue the same training."""
 import signal
 
-from processes import WorkersTest, last_step, records, saved_step, slurm_variables, wait_for
+from processes import WorkersTest, last_step, records, saved_step, wait_for
 
 
 class SizesTest(WorkersTest):
