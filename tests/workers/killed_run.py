@@ -7,8 +7,8 @@ from processes import WorkersTest, slurm_variables
 STEPS = 40
 TIMEOUT = 4  # --dist-timeout, in seconds
 # A checkpoint per step slows the steps down, so that a kill meets the step it is meant for.
-SETTINGS = ["--steps", str(STEPS), "--log-every", "1", "--eval-every", "10", "--checkpoint-every", "1", "--dist-timeout",
-            str(TIMEOUT)]
+SETTINGS = ["--steps", str(STEPS), "--log-every", "1", "--eval-every", "10", "--checkpoint-every", "1",
+            "--dist-timeout", str(TIMEOUT)]
 
 
 class KilledRunTest(WorkersTest):

@@ -6,14 +6,14 @@ import signal
 import subprocess
 import time
 
-from processes import Launch, WorkersTest, last_step, saved_step, wait_for
+from processes import Launch, WorkersTest, last_step, saved_step, torchrun_variables, wait_for
 
 HOSTS = ["machine-a", "machine-b"]
 ADDRESS = "10.99.0.{}"  # inside the two namespaces only
 TIMEOUT = 4  # --dist-timeout, in seconds
 CURVE = ["--steps", "100", "--log-every", "1", "--eval-every", "50"]
-ENDLESS = ["--steps", "100000", "--log-every", "1", "--eval-every", "100000", "--checkpoint-every", "10", "--dist-timeout",
-           str(TIMEOUT)]
+ENDLESS = ["--steps", "100000", "--log-every", "1", "--eval-every", "100000", "--checkpoint-every", "10",
+           "--dist-timeout", str(TIMEOUT)]
 
 
 def run(*command):
@@ -52,8 +52,7 @@ class NetworkTest(WorkersTest):
             machine = rank * 2 // size
             command = ["ip", "netns", "exec", self.namespaces[machine], "unshare", "--uts", "sh", "-c",
                        'hostname "$0" && exec "$@"', HOSTS[machine], *self.command(out, *arguments)]
-            variables = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank % (size // 2), "LOCAL_WORLD_SIZE": size // 2}
-            ranks.append(self.start(f"rank-{rank}", command, variables))
+            ranks.append(self.start(f"rank-{rank}", command, torchrun_variables(rank, size, local_size=size // 2)))
         launch = Launch(ranks)
         self.addCleanup(launch.__exit__)
         return launch
@@ -83,8 +82,9 @@ class NetworkTest(WorkersTest):
             if index == lost:
                 continue
             self.assertEqual(rank.process.returncode, 75, str(launch))
-            sentence = (rf"renorm: rank {lost} on '{HOSTS[lost // 2]}' ended or did not answer during step \d+; the last "
-                        rf"checkpoint is of step {saved_step(self.path('run'))}; continue with --resume")
+            saved = saved_step(self.path("run"))
+            sentence = (rf"renorm: rank {lost} on '{HOSTS[lost // 2]}' ended or did not answer during step \d+; "
+                        rf"the last checkpoint is of step {saved}; continue with --resume")
             self.assertEqual(len(rank.sentences()), 1, str(launch))
             self.assertTrue(re.fullmatch(sentence, rank.sentences()[0]), str(launch))
 

@@ -304,7 +304,8 @@ class WorkersTest(unittest.TestCase):
                 self.assertLessEqual(distance(values, pair[1][key]), tolerance, f"{key} in {name} of {other}")
 
     def tensor_files(self, out):
-        names = sorted(name for name in os.listdir(self.path(f"{out}/checkpoints/last")) if name.endswith(".safetensors"))
+        files = os.listdir(self.path(f"{out}/checkpoints/last"))
+        names = sorted(name for name in files if name.endswith(".safetensors"))
         self.assertIn("model.safetensors", names)
         self.assertIn("optimizer.safetensors", names)
         return names
@@ -320,7 +321,7 @@ class WorkersTest(unittest.TestCase):
 
     def meeting_places(self):
         """Folders of a rendezvous that are left."""
-        return [name for folder, folders, _ in os.walk(self.work) for name in folders if name.startswith(".rendezvous-")]
+        return [name for _, folders, _ in os.walk(self.work) for name in folders if name.startswith(".rendezvous-")]
 
     def snapshot(self, out):
         """The contents of all files of a run by path. Locks and folders do not count."""

@@ -42,7 +42,8 @@ class RefusalTest(WorkersTest):
         if self.stored is None:
             self.train(1, "run", "--steps", "2")
             self.stored = self.snapshot("run")
-        launch = self.launch(size, "run", *arguments, extra=extra, variables_of=lambda rank: slurm_variables(rank, size))
+        launch = self.launch(size, "run", *arguments, extra=extra,
+                             variables_of=lambda rank: slurm_variables(rank, size))
         self.check_refused(launch, 2, pattern)
 
     def test_processes_do_not_divide_the_workers(self):

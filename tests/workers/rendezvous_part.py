@@ -47,7 +47,8 @@ class RendezvousTest(KilledRunTest):
 
     def test_rank_0_is_killed_at_its_address(self):
         """The other rank waits for a third one, by way of rank 0."""
-        with self.launch(2, "run", *SETTINGS, variables_of=lambda rank: torchrun_variables(rank, 3, self.port)) as launch:
+        with self.launch(2, "run", *SETTINGS,
+                         variables_of=lambda rank: torchrun_variables(rank, 3, self.port)) as launch:
             wait_for("rank 0 listening", self.is_answered, launch)
             time.sleep(2.0)  # until rank 1 has found it
             self.kill(launch, 0)

@@ -11,7 +11,7 @@ class SettingsTest(WorkersTest):
             self.check_same("one", f"of-{size}")
 
     def test_microbatches_and_clipped_gradients(self):
-        """The limit is below the norms of most steps."""
+        """The limit is below the norms of half the steps."""
         self.check("--microbatch", "4", "--clip-gradient", "0.3")
 
     def test_split_pairs_and_averaged_weights(self):
@@ -23,6 +23,6 @@ class SettingsTest(WorkersTest):
         self.check("--sampler", "labels:4x2", "--deal", "--microbatch", "2", "--chunk", "3")
 
     def test_batchnorm_and_adamw(self):
-        self.check("--norm", "batchnorm", "--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.01", "--ema-decay",
-                   "0")
+        self.check("--norm", "batchnorm", "--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.01",
+                   "--ema-decay", "0")
         self.assertNotIn("average.safetensors", self.tensor_files("of-4"))

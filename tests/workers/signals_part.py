@@ -46,7 +46,8 @@ class SignalsTest(WorkersTest):
 
     def test_during_the_rendezvous(self):
         """Before all ranks have met, the signal ends a rank at once."""
-        with self.launch(2, "run", *ENDLESS, "--rendezvous", self.path("place"), variables_of=self.only_rank_0) as launch:
+        with self.launch(1, "run", *ENDLESS, "--rendezvous", self.path("place"), variables_of=lambda _: {
+                "RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}) as launch:
             place = self.path("place/.rendezvous-/rank-0")
             wait_for("the mark of rank 0", lambda: os.path.exists(place), launch)
             time.sleep(0.2)
@@ -56,11 +57,6 @@ class SignalsTest(WorkersTest):
             self.assertLess(time.monotonic() - begin, 2.0)
             self.assertEqual(launch[0].process.returncode, 75, str(launch))
             self.assertEqual(len(launch[0].sentences()), 1)
-
-    @staticmethod
-    def only_rank_0(rank):
-        """The other process is of another world."""
-        return {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2} if rank == 0 else {"WORLD_SIZE": 2}
 
     def check_mpirun(self, send):
         # mpirun waits so long before SIGTERM and again before SIGKILL, and reads no output meanwhile.
