@@ -3,8 +3,8 @@
 
 usage: workers_test.py RENORM PART [TEST...]
 
-The parts are: same sizes settings failure signals resume rendezvous refusals network fifty. Exit code 77: all tests
-were skipped.
+The parts are: same sizes settings failure signals resume rendezvous refusals meeting network fifty.
+Exit code 77: all tests were skipped.
 """
 import importlib
 import os
@@ -14,7 +14,8 @@ import unittest
 
 import processes
 
-PARTS = ["same", "sizes", "settings", "failure", "signals", "resume", "rendezvous", "refusals", "network", "fifty"]
+PARTS = ["same", "sizes", "settings", "failure", "signals", "resume", "rendezvous", "refusals", "meeting", "network",
+         "fifty"]
 SKIPPED = 77
 
 
