@@ -91,6 +91,15 @@ class Rank:
         return f"{self.name}: code {self.process.returncode}\n{self.out}{err[:1000]}{err[1000:][-1000:]}"
 
 
+def stack_of(process):
+    """Where the threads of a process are, if there is a debugger."""
+    if not shutil.which("gdb"):
+        return ""
+    result = subprocess.run(["gdb", "-p", str(process), "-batch", "-ex", "thread apply all bt 12"], check=False,
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return "\n".join(line[:160] for line in result.stdout.splitlines() if line.startswith(("#", "Thread")))
+
+
 class Launch:
     """The processes of one launch by rank. They are gone when the context ends."""
 
@@ -122,7 +131,8 @@ class Launch:
             try:
                 rank.process.wait(max(0.01, begin + seconds - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"{rank.name} still runs after {seconds} s\n{self}") from None
+                stack = stack_of(rank.process.pid)
+                raise AssertionError(f"{rank.name} still runs after {seconds} s\n{self}\n{stack}") from None
         return time.monotonic() - begin
 
     def codes(self):
