@@ -14,6 +14,7 @@
 #include "base/timing.h"
 #include "bench/results.h"
 #include "bench/step_contest.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
@@ -25,11 +26,6 @@ namespace {
 
 constexpr int64_t kMaxCount = 1000000;
 constexpr int64_t kMaxThreads = 1024;
-
-void check_count(const char* flag, int64_t value, int64_t max) {
-  if (value >= 1 && value <= max) return;
-  throw UsageError(fmt::format("{} must be a whole number from 1 to {}, got {}", flag, max, value));
-}
 
 using Json = nlohmann::ordered_json;
 using bench::Contestant;
@@ -169,10 +165,10 @@ alive at once; resident: peak that a trainer alone adds to its process, which al
 }
 
 void check(const bench::StepOptions& options) {
-  check_count("--minibatch", options.minibatch, kMaxCount);
-  check_count("--workers", options.workers, kMaxCount);
-  check_count("--threads", options.threads, kMaxThreads);
-  if (options.steps != 0) check_count("--steps", options.steps, kMaxCount);
+  check_count("--minibatch", options.minibatch, 1, kMaxCount);
+  check_count("--workers", options.workers, 1, kMaxCount);
+  check_count("--threads", options.threads, 1, kMaxThreads);
+  if (options.steps != 0) check_count("--steps", options.steps, 1, kMaxCount);
 }
 
 // Flags as they were given.

@@ -15,6 +15,7 @@
 #include "base/timing.h"
 #include "bench/results.h"
 #include "bench/workers.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
@@ -28,6 +29,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kProjected[] = {8, 16, 32, 50, 128, 256, 512, 1024};
 constexpr double kBitsPerGigabit = 1e9;
+constexpr int64_t kMaxCount = 1'000'000;
+constexpr int64_t kMaxProcesses = 1'024;
 
 struct Flags {
   bench::WorkersOptions options;
@@ -238,6 +241,11 @@ void print_summary(const Json& json) {
 
 void run(const Flags& flags) {
   if (flags.rank >= 0) return run_process(flags);
+  check_count("--minibatch", flags.options.minibatch, 1, kMaxCount);
+  check_count("--workers", flags.options.workers, 1, kMaxCount);
+  check_count("--steps", flags.options.steps, 1, kMaxCount);
+  check_count("--rounds", flags.rounds, 1, kMaxCount);
+  check_count("--processes", flags.processes, 1, kMaxProcesses);
   if (flags.options.workers % flags.processes != 0) {
     throw UsageError(fmt::format("--workers must be a multiple of --processes {}, got {}", flags.processes,
                                  flags.options.workers));
@@ -278,24 +286,17 @@ Command add_bench_workers(CLI::App& bench) {
       ->capture_default_str();
   app->add_option("--minibatch", options->minibatch, "images that are normalized together")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app->add_option("--workers", options->workers, "minibatches per step, divided over the processes")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app->add_option("--processes", flags->processes, "processes that share a step; 2 for a projection")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'024))
       ->capture_default_str();
   app->add_option("--rounds", flags->rounds, "rounds; each times one process, then all")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'000))
       ->capture_default_str();
-  app->add_option("--steps", options->steps, "timed steps per round")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  app->add_option("--steps", options->steps, "timed steps per round")->type_name("N")->capture_default_str();
   app->add_option("--gbit", flags->gbit, "bandwidth of the projection's network in Gbit/s [as measured]")
       ->type_name("X");
   app->add_option("--latency-us", flags->latency_us, "its microseconds per message [as measured]")

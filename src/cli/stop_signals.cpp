@@ -65,7 +65,7 @@ extern "C" void stop_on_signal(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals(const char* notice) {
+StopSignals::StopSignals(const char* notice, AfterStop after) : after_(after) {
   stop_requested = false;
   stop_notice = notice;
   line_start = is_terminal(STDERR_FILENO) ? "\r\033[K" : "";
@@ -74,7 +74,10 @@ StopSignals::StopSignals(const char* notice) {
 }
 
 StopSignals::~StopSignals() {
-  for (const Handler& handler : handlers_) sigaction(handler.signal, &handler.before, nullptr);
+  for (Handler& handler : handlers_) {
+    if (after_ == AfterStop::kIgnore) handler.before.sa_handler = SIG_IGN;
+    sigaction(handler.signal, &handler.before, nullptr);
+  }
 }
 
 const std::atomic<bool>* StopSignals::requested() const { return &stop_requested; }

@@ -7,6 +7,10 @@
 
 namespace renorm::cli {
 
+// What the signals do once the object is gone: what they did before, or nothing. An engine that ends all its
+// processes sends signals to those that are just ending by themselves, with the right exit code.
+enum class AfterStop { kRestore, kIgnore };
+
 // While an object exists, the first SIGINT, SIGTERM or SIGHUP sets a flag and the second ends the process.
 // SIGPIPE is ignored. At most one object may exist. Of `renorm train`, signals that arrive before are held
 // back until it exists.
@@ -14,7 +18,7 @@ class StopSignals {
  public:
   // The first signal writes `notice` to standard error, unless it is empty. `notice` must be a string
   // literal.
-  explicit StopSignals(const char* notice);
+  explicit StopSignals(const char* notice, AfterStop after = AfterStop::kRestore);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -28,6 +32,7 @@ class StopSignals {
   };
   static void install(Handler* handler);
 
+  AfterStop after_;
   std::array<Handler, 4> handlers_ = {{{SIGINT, {}}, {SIGTERM, {}}, {SIGHUP, {}}, {SIGPIPE, {}}}};
 };
 

@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "base/timing.h"
+#include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/stop_signals.h"
@@ -33,6 +34,7 @@ namespace renorm::cli {
 namespace {
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
+constexpr int64_t kMaxTimeout = 86'400;  // seconds
 constexpr const char* kNeedsOut = "'renorm train' needs --out DIR, the folder for the run's files";
 constexpr const char* kExamples = R"(Examples:
   renorm train --out runs/iid --steps 2000 --workers 4 --minibatch 32
@@ -143,6 +145,7 @@ std::unique_ptr<dist::Group> group_of(const Flags& flags, const dist::Launch& la
                                       const std::atomic<bool>* stop) {
   if (launch.is_alone()) return nullptr;
   dist::Group::Options options;
+  check_count("--dist-timeout", flags.dist_timeout, 2, kMaxTimeout);
   options.timeout = std::chrono::seconds(flags.dist_timeout);
   options.stop = stop;
   const std::string& folder = flags.request.folder;
@@ -155,7 +158,8 @@ void run(const Flags& flags) {
   const dist::Launch launch = dist::launch_of_process();
   const bool leads = launch.rank == 0;
   // First, so that a signal ends the program with the code for an interrupted run.
-  const StopSignals signals(flags.quiet || !leads ? "" : "stopping after this step; again to end at once");
+  const StopSignals signals(flags.quiet || !leads ? "" : "stopping after this step; again to end at once",
+                            launch.is_alone() ? AfterStop::kRestore : AfterStop::kIgnore);
   Parsed parsed = parsed_request(flags);
   const std::unique_ptr<dist::Group> group = group_of(flags, launch, signals.requested());
   if (group) group->agree(parsed.error);
@@ -173,8 +177,7 @@ void run(const Flags& flags) {
   train::RunResult result;
   bool averages = false;
   {
-    TrainProgress progress(request.folder, flags.quiet);
-    if (group) progress.note(fmt::format("{} processes, started by {}", launch.size, launch.engine));
+    TrainProgress progress(request.folder, flags.quiet, launch.engine);
     result = train::run(request, progress);
     averages = progress.averages();
   }
@@ -209,7 +212,6 @@ Command add_train(CLI::App& program) {
   app->add_option("--dist-timeout", flags->dist_timeout,
                   "seconds without an answer after which another process counts as lost")
       ->type_name("N")
-      ->check(CLI::Range(2, 86'400))
       ->capture_default_str()
       ->group(kProcesses);
   for (const train::Setting& setting : train::settings()) {

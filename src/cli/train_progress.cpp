@@ -61,7 +61,8 @@ std::string optimizer_text(const train::Config& config) {
 }
 
 std::vector<std::pair<std::string, std::string>> start_block(train::Trainer& trainer,
-                                                             const std::string& folder) {
+                                                             const std::string& folder,
+                                                             const std::string& engine) {
   const train::Config& config = trainer.config();
   const double epochs = static_cast<double>(config.steps * config.workers * config.minibatch) /
                         static_cast<double>(trainer.dataset().train->size());
@@ -75,6 +76,8 @@ std::vector<std::pair<std::string, std::string>> start_block(train::Trainer& tra
       {"length", fmt::format("{} steps, {:.3g} epochs", grouped(config.steps), epochs)},
       {"optimizer", optimizer_text(config)},
       {"average", config.ema_decay > 0.0 ? fmt::format("decay {}", shortest(config.ema_decay)) : "none"},
+      {"processes",
+       trainer.processes() == 1 ? "1" : fmt::format("{}, started by {}", trainer.processes(), engine)},
       {"threads", fmt::format("{}{}", at::get_num_threads(), trainer.processes() == 1 ? "" : " per process")},
       {"folder", printable(folder)},
   };
@@ -82,7 +85,8 @@ std::vector<std::pair<std::string, std::string>> start_block(train::Trainer& tra
 
 }  // namespace
 
-TrainProgress::TrainProgress(std::string folder, bool quiet) : folder_(std::move(folder)), quiet_(quiet) {}
+TrainProgress::TrainProgress(std::string folder, bool quiet, std::string engine)
+    : engine_(std::move(engine)), folder_(std::move(folder)), quiet_(quiet) {}
 
 void TrainProgress::Recent::add(const train::StepResult& result) {
   const double duration = result.times.all();
@@ -122,7 +126,7 @@ void TrainProgress::started(train::Trainer& trainer) {
   renorm_ = trainer.config().norm == train::NormKind::kRenorm;
   averages_ = trainer.average() != nullptr;
   watch_ = {};
-  for (const auto& [name, value] : start_block(trainer, folder_)) {
+  for (const auto& [name, value] : start_block(trainer, folder_, engine_)) {
     const std::string label = fmt::format("{:<10}", name);
     print(fit_fields({{label, value, 0}}, 0, progress_.colour()));
   }

@@ -17,7 +17,8 @@ namespace renorm::cli {
 // line per record. With `quiet`, only notes.
 class TrainProgress : public train::Observer {
  public:
-  TrainProgress(std::string folder, bool quiet);
+  // `engine` has started the processes of the run, if there are several.
+  TrainProgress(std::string folder, bool quiet, std::string engine = "");
 
   // Whether the run keeps averaged weights. Valid once it has started.
   bool averages() const { return averages_; }
@@ -49,6 +50,7 @@ class TrainProgress : public train::Observer {
   std::vector<ProgressField> fields(const record::StepRecord& record) const;
   void print(const std::string& line);
 
+  std::string engine_;
   Progress progress_;
   std::string folder_;
   bool quiet_;

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/version.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
-#include <fstream>
+#include <filesystem>
 #include <mutex>
-#include <optional>
+#include <set>
+#include <sstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -29,44 +29,17 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPoll{10};
+constexpr milliseconds kLook{500};  // at the processes of this machine
+constexpr milliseconds kLinger{200};
 constexpr milliseconds kConnect{1'000};   // one attempt to reach rank 0
-constexpr milliseconds kRollCall{1'500};  // how long a lost process may take to answer
+constexpr milliseconds kRollCall{1'000};  // how long a lost process may take to answer
 constexpr milliseconds kSignOfLife{1'000};
-
-// A process of the launch as the others see it.
-struct Member {
-  std::string host;
-  int64_t process = 0;
-};
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::string text_of(const Member& member) { return fmt::format("{} {}", member.process, member.host); }
-
-Member member_of(const std::string& text) {
-  const size_t space = text.find(' ');
-  return {text.substr(space + 1), std::strtoll(text.c_str(), nullptr, 10)};
-}
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 std::string member_key(int rank) { return fmt::format("member/{}", rank); }
 std::string alive_key(int rank) { return fmt::format("alive/{}", rank); }
-
-// Whether a process of this machine has ended or is stopped. The state is the first letter after the name,
-// which is in brackets.
-bool is_gone(int64_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string line;
-  if (!std::getline(file, line)) return true;
-  const size_t bracket = line.rfind(')');
-  if (bracket == std::string::npos || bracket + 2 >= line.size()) return false;
-  return std::string("ZXT").find(line[bracket + 2]) != std::string::npos;
-}
 
 // The first sentence of an engine's message, which may go on with a list of calls.
 std::string first_line(const std::exception& error) {
@@ -91,63 +64,12 @@ c10::intrusive_ptr<c10d::Store> open_address(const Launch& launch, const Rendezv
 
 class Deadline {
  public:
-  Deadline(milliseconds timeout, const std::atomic<bool>* stop) : end_(Clock::now() + timeout), stop_(stop) {}
-
+  explicit Deadline(milliseconds timeout) : end_(Clock::now() + timeout) {}
   bool passed() const { return Clock::now() >= end_; }
-  // Throws Interrupted once the program is to stop.
-  void check_stop() const {
-    if (stop_ != nullptr && stop_->load()) throw Interrupted("stopped before all processes had met");
-  }
 
  private:
   Clock::time_point end_;
-  const std::atomic<bool>* stop_;
 };
-
-c10::intrusive_ptr<c10d::Store> open_store(const Launch& launch, const Rendezvous& rendezvous,
-                                           const MeetingPlace* place, const Group::Options& options) {
-  if (place != nullptr) return c10::make_intrusive<c10d::FileStore>(place->store_path(), launch.size);
-  const Deadline deadline(options.timeout, options.stop);
-  const bool listens = launch.rank == 0 && !launch.engine_listens;
-  while (true) {
-    try {
-      return open_address(launch, rendezvous, listens ? options.timeout : kConnect);
-    } catch (const std::exception& error) {
-      if (listens) {
-        throw OutputError(fmt::format("cannot listen at {}: {}", rendezvous.text(), first_line(error)));
-      }
-      deadline.check_stop();
-      if (!deadline.passed()) continue;
-      throw Interrupted(fmt::format("rank {} cannot reach rank 0 at {} within {} s: {}", launch.rank,
-                                    rendezvous.text(), options.timeout.count() / 1000, first_line(error)));
-    }
-  }
-}
-
-std::vector<Member> meet(const Launch& launch, const Rendezvous& rendezvous, c10d::Store& store,
-                         const Group::Options& options) {
-  store.set(member_key(launch.rank), bytes_of(text_of(Member{host_name(), getpid()})));
-  std::vector<int> missing;
-  for (int rank = 0; rank < launch.size; ++rank) missing.push_back(rank);
-  const Deadline deadline(options.timeout, options.stop);
-  while (true) {
-    missing.erase(std::remove_if(missing.begin(), missing.end(),
-                                 [&](int rank) { return store.check({member_key(rank)}); }),
-                  missing.end());
-    if (missing.empty()) break;
-    deadline.check_stop();
-    if (deadline.passed()) {
-      throw Interrupted(fmt::format("rank{} {} of {} did not come to {} within {} s; start all of them",
-                                    missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), launch.size,
-                                    printable(rendezvous.text()), options.timeout.count() / 1000));
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
-  std::vector<Member> members;
-  for (int rank = 0; rank < launch.size; ++rank)
-    members.push_back(member_of(text_of(store.get(member_key(rank)))));
-  return members;
-}
 
 std::shared_ptr<gloo::transport::Device> device_of(const Rendezvous& rendezvous) {
   using Gloo = c10d::ProcessGroupGloo;
@@ -166,59 +88,206 @@ struct Group::Engine {
     if (is_in_folder) store.release();
   }
 
+  bool is_on_one_machine() const {
+    return std::all_of(members.begin(), members.end(),
+                       [this](const ProcessName& one) { return one.machine == members[0].machine; });
+  }
+
+  // The ranks that have ended or are stopped, as far as this machine can see. A process that was killed is
+  // seen a moment after its connections.
+  std::vector<int> gone_here() const {
+    std::vector<int> gone;
+    for (const Deadline deadline(kLook); gone.empty() && !deadline.passed();
+         std::this_thread::sleep_for(kPoll)) {
+      for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
+        if (members[rank].is_gone()) gone.push_back(rank);
+      }
+    }
+    return gone;
+  }
+
+  // Each process writes down whom it misses on its own machine, and reads what the others wrote. Those that
+  // neither wrote nor are missed do not answer. A store that cannot be reached was rank 0's.
+  std::vector<int> lost_ranks(int own) const {
+    const std::vector<int> here = gone_here();
+    if (is_on_one_machine()) return here;
+    std::set<int> lost(here.begin(), here.end());
+    try {
+      store->set(alive_key(own), bytes_of(fmt::format("{}", fmt::join(here, " "))));
+      std::set<int> silent;
+      for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
+        if (rank != own) silent.insert(rank);
+      }
+      for (const Deadline deadline(kRollCall); !deadline.passed(); std::this_thread::sleep_for(kPoll)) {
+        for (auto rank = silent.begin(); rank != silent.end();) {
+          const bool answered = store->check({alive_key(*rank)});
+          if (answered) {
+            std::istringstream missed(text_of(store->get(alive_key(*rank))));
+            for (int other = 0; missed >> other;) lost.insert(other);
+          }
+          rank = answered ? silent.erase(rank) : std::next(rank);
+        }
+        if (std::includes(lost.begin(), lost.end(), silent.begin(), silent.end())) break;
+      }
+      lost.insert(silent.begin(), silent.end());
+      if (own == 0) std::this_thread::sleep_for(kLinger);  // others read from its store
+    } catch (const std::exception&) {
+      lost.insert(0);
+    }
+    return {lost.begin(), lost.end()};
+  }
+
   bool is_in_folder = false;
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::vector<Member> members;
+  std::vector<ProcessName> members;
+};
 
-  // Of the other processes. Those of this machine are looked up, the others called by the store.
-  std::vector<int> lost_ranks(int own) const {
-    std::vector<int> lost;
-    std::vector<int> called;
-    for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
-      if (rank == own) continue;
-      if (members[rank].host != members[own].host) {
-        called.push_back(rank);
-      } else if (is_gone(members[rank].process)) {
-        lost.push_back(rank);
+// The steps of a meeting. They run in a thread, because stores wait in ways that end neither at a timeout nor
+// at a signal. A thread that is left behind ends with the process.
+class Group::Meeting {
+ public:
+  Meeting(const Launch& launch, const Rendezvous& rendezvous, std::string store_path, milliseconds timeout)
+      : launch_(launch),
+        rendezvous_(rendezvous),
+        store_path_(std::move(store_path)),
+        timeout_(timeout),
+        deadline_(timeout) {}
+
+  // To be called by the thread.
+  void run() {
+    try {
+      open_store();
+      meet();
+      connect();
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    done_ = true;
+  }
+
+  // Throws what run() threw, or Interrupted if it takes too long or `stop` becomes true.
+  std::unique_ptr<Engine> result(const std::atomic<bool>* stop) {
+    while (!done_) {
+      if (stop != nullptr && stop->load()) throw Interrupted("stopped before all processes had met");
+      if (deadline_.passed()) throw_missing();
+      std::this_thread::sleep_for(kPoll);
+    }
+    if (error_) std::rethrow_exception(error_);
+    return std::move(engine_);
+  }
+
+ private:
+  bool listens() const { return launch_.rank == 0 && !launch_.engine_listens; }
+
+  [[noreturn]] void throw_missing() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::string place = printable(rendezvous_.text());
+    if (missing_.empty()) {
+      throw Interrupted(fmt::format("rank {} cannot reach {} at {} within {} s", launch_.rank,
+                                    launch_.rank == 0 ? "the others" : "rank 0", place,
+                                    timeout_.count() / 1000));
+    }
+    throw Interrupted(fmt::format("rank{} {} of {} did not come to {} within {} s; start all of them",
+                                  missing_.size() == 1 ? "" : "s", fmt::join(missing_, ", "), launch_.size,
+                                  place, timeout_.count() / 1000));
+  }
+
+  void open_store() {
+    if (!store_path_.empty()) {
+      engine_->is_in_folder = true;
+      engine_->store = c10::make_intrusive<c10d::FileStore>(store_path_, launch_.size);
+      engine_->store->setTimeout(timeout_);
+      return;
+    }
+    for (milliseconds pause = kPoll; !engine_->store; pause = std::min(2 * pause, kConnect)) {
+      try {
+        engine_->store = open_address(launch_, rendezvous_, listens() ? timeout_ : kConnect);
+      } catch (const std::exception& error) {
+        if (listens()) {
+          throw OutputError(fmt::format("cannot listen at {}: {}", rendezvous_.text(), first_line(error)));
+        }
+        std::this_thread::sleep_for(pause);
       }
     }
-    if (lost.empty()) lost = silent_ranks(std::move(called), own);
-    return lost;
+    engine_->store->setTimeout(timeout_);
   }
 
-  // Those that do not answer. A store that cannot be reached was rank 0's.
-  std::vector<int> silent_ranks(std::vector<int> called, int own) const try {
-    store->set(alive_key(own), bytes_of("alive"));
-    const Deadline deadline(kRollCall, nullptr);
-    while (!called.empty() && !deadline.passed()) {
-      std::this_thread::sleep_for(kPoll);
-      called.erase(std::remove_if(called.begin(), called.end(),
-                                  [&](int rank) { return store->check({alive_key(rank)}); }),
-                   called.end());
+  void meet() try {
+    c10d::Store& store = *engine_->store;
+    store.set(member_key(launch_.rank), bytes_of(ProcessName::own().text()));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (int rank = 0; rank < launch_.size; ++rank) missing_.push_back(rank);
     }
-    return called;
-  } catch (const std::exception&) {
-    return {0};
+    while (true) {
+      // A store whose file is gone would wait for it.
+      if (!store_path_.empty() && !std::filesystem::exists(store_path_)) {
+        throw Interrupted("the other processes have left the rendezvous");
+      }
+      if (note_present(store)) break;
+      std::this_thread::sleep_for(kPoll);
+    }
+    for (int rank = 0; rank < launch_.size; ++rank) {
+      engine_->members.push_back(ProcessName::parse(text_of(store.get(member_key(rank)))));
+    }
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Interrupted(fmt::format("the rendezvous at {} ended before all processes had met: {}",
+                                  printable(rendezvous_.text()), first_line(error)));
   }
+
+  // Whether all are there.
+  bool note_present(c10d::Store& store) {
+    std::vector<int> missing;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      missing = missing_;
+    }
+    missing.erase(std::remove_if(missing.begin(), missing.end(),
+                                 [&](int rank) { return store.check({member_key(rank)}); }),
+                  missing.end());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    missing_ = missing;
+    return missing_.empty();
+  }
+
+  void connect() {
+    const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
+    options->devices.push_back(device_of(rendezvous_));
+    try {
+      engine_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>("gloo", engine_->store), launch_.rank, launch_.size,
+          options);
+    } catch (const std::exception& error) {
+      throw Interrupted(
+          fmt::format("rank {} cannot connect to the others: {}", launch_.rank, first_line(error)));
+    }
+  }
+
+  Launch launch_;
+  Rendezvous rendezvous_;
+  std::string store_path_;  // empty: an address
+  milliseconds timeout_;
+  Deadline deadline_;
+  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>();
+  mutable std::mutex mutex_;
+  std::vector<int> missing_;  // ranks that have not come yet
+  std::exception_ptr error_;
+  std::atomic<bool> done_{false};
 };
 
 Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& options) : launch_(launch) {
+  // Attempts to connect that fail are ordinary here, and logged by c10d with a trace each.
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  c10::initLogging();
   if (!rendezvous.folder.empty()) place_ = std::make_unique<MeetingPlace>(rendezvous.folder, launch.rank);
-  auto engine = std::make_unique<Engine>();
-  engine->is_in_folder = place_ != nullptr;
-  engine->store = open_store(launch, rendezvous, place_.get(), options);
-  engine->members = meet(launch, rendezvous, *engine->store, options);
-  const auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
-  gloo->devices.push_back(device_of(rendezvous));
-  try {
-    engine->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", engine->store), launch.rank, launch.size, gloo);
-  } catch (const std::exception& error) {
-    throw Interrupted(
-        fmt::format("rank {} cannot connect to the others: {}", launch.rank, first_line(error)));
-  }
-  engine_ = std::move(engine);
+  const auto meeting =
+      std::make_shared<Meeting>(launch, rendezvous, place_ ? place_->store_path() : "", options.timeout);
+  std::thread([meeting] { meeting->run(); }).detach();
+  engine_ = meeting->result(options.stop);
+  if (place_) place_->met();
 }
 
 Group::~Group() = default;

@@ -81,6 +81,7 @@ class Group {
 
  private:
   struct Engine;
+  class Meeting;
 
   [[noreturn]] void throw_lost();
   void share(const std::exception_ptr& error);

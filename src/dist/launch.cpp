@@ -106,7 +106,7 @@ Launch launch_of(const Environment& environment) {
                                          number_or(environment, "SLURM_NODEID", 0, kMaxProcesses, 0));
     launch.local_rank = number_or(environment, "SLURM_LOCALID", 0, launch.local_size - 1, 0);
     launch.job = job_of(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
-  } else if (has("WORLD_SIZE")) {
+  } else if (has("WORLD_SIZE") || has("RANK")) {
     launch.engine = has("TORCHELASTIC_RUN_ID") ? "torchrun" : "RANK and WORLD_SIZE";
     read_ranks(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, &launch);
     launch.job = job_of(environment, {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});

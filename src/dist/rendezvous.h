@@ -1,6 +1,7 @@
 // Where the processes of a launch meet: a folder, or an address of the first of them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "dist/launch.h"
@@ -24,14 +25,15 @@ Rendezvous rendezvous_of(const Launch& launch, const std::string& spec, const st
 // The names of folders made for a rendezvous start with it.
 constexpr const char* kRendezvousPrefix = ".rendezvous-";
 
-// The mark of this process in the folder of a rendezvous. Creates the folder, for this user alone.
+// The mark of this process in the folder of a rendezvous. Creates the folder, for this user alone. What
+// processes that were killed left there is deleted.
 class MeetingPlace {
  public:
-  // Throws OutputError: the folder belongs to another user, cannot be made, or has the mark of an earlier
-  // launch.
+  // Throws OutputError: the folder belongs to another user, cannot be made, or this rank is there already.
   MeetingPlace(std::string folder, int rank);
-  // Rank 0 deletes the folder.
+  // The last one to leave deletes the folder, or rank 0 if the processes had met.
   ~MeetingPlace();
+  void met() { has_met_ = true; }
   MeetingPlace(const MeetingPlace&) = delete;
   MeetingPlace& operator=(const MeetingPlace&) = delete;
 
@@ -41,9 +43,23 @@ class MeetingPlace {
  private:
   std::string folder_;
   int rank_;
+  bool has_met_ = false;
 };
 
 // Deletes the folder of a rendezvous if it is this user's and holds nothing else.
 void remove_meeting_place(const std::string& folder);
+
+// A process as others know it.
+struct ProcessName {
+  int64_t id = 0;       // 0: unknown
+  std::string machine;  // on which the id is valid
+  std::string host;     // the machine's name for people
+
+  static ProcessName own();
+  static ProcessName parse(const std::string& text);
+  std::string text() const;
+  // Whether it is on this machine and has ended or is stopped.
+  bool is_gone() const;
+};
 
 }  // namespace renorm::dist

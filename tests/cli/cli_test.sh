@@ -27,7 +27,7 @@ flags() {
 start=$(date +%s%N)
 quietly 0 --help
 printf 'renorm --help took %d ms\n' $((($(date +%s%N) - start) / 1000000))
-for command in reproduce report train eval export predict data models "bench layer" "bench step" doctor; do prints "$command"; done
+for command in reproduce report train eval export predict data models "bench layer" "bench step" "bench workers" doctor; do prints "$command"; done
 flags --version
 quietly 0 --version
 prints "renorm $version"
@@ -37,7 +37,8 @@ prints SIMD
 quietly 0 train --help
 flags --out --resume --config --force-bf16 --quiet \
   --data --sampler --split-pairs --deal --val-fraction --image-size --crop-area --flip --jitter --on-bad-image \
-  --loader-threads --init --dtype --memory-format --workers --minibatch --microbatch --chunk \
+  --loader-threads --init --dtype --memory-format --workers --minibatch --microbatch --sync-norm --chunk \
+  --rendezvous --dist-timeout \
   --model --norm --norm-scale --norm-eps --norm-momentum --clip --steps --epochs \
   --optimizer --lr --lr-schedule --lr-final --warmup --momentum --alpha --beta1 --beta2 --optimizer-eps \
   --weight-decay --label-smoothing --clip-gradient --ema-decay \
@@ -63,11 +64,18 @@ prints "Usage: renorm models [MODEL]"
 quietly 0 bench --help
 prints layer
 prints step
+prints workers
 flags
 quietly 0 bench layer --help
 flags --quick --fresh-memory --threads --shapes --simd --json
 quietly 0 bench step --help
 flags --model --data --memory-format --norms --minibatch --workers --threads --steps --json
+quietly 0 bench workers --help
+flags --model --data --minibatch --workers --processes --rounds --steps --gbit --latency-us --json
+quietly 2 bench workers --rounds 0
+complains "--rounds must be a whole number from 1 to 1000000, got 0"
+quietly 2 bench workers --workers 3
+complains "--workers must be a multiple of --processes 2, got 3"
 quietly 0 reproduce --help
 flags --quick --full --seeds --steps --arms --jobs --out --data --model --json
 quietly 0 report --help
@@ -188,7 +196,7 @@ quietly 0 models
 for model in inception-v3 resnet18 resnet50; do prints "$model"; done
 for model in inception-small resnet-small convnet; do prints "$model"; done
 quietly 0 doctor
-for name in renorm libtorch simd threads blas onednn cache; do
+for name in renorm libtorch simd threads blas onednn processes cache; do
   prints " $name "
 done
 quietly 0 doctor --json
@@ -229,6 +237,16 @@ for layout in json.load(open(sys.argv[1]))["layouts"].values():
         for figure in ["step_ms", "cpu_ms", "over_native", "over_native_cpu", "peak_tensors_mb", "peak_memory_mb"]:
             assert math.isfinite(norm[figure]) and norm[figure] > 0, (figure, norm[figure])
     assert layout["norms"]["native"]["over_native"] == 1.0
+EOF
+quietly 0 bench workers --model convnet:8/2 --data strokes:classes=10,train=8,test=2,size=12 --minibatch 8 --steps 3 \
+  --rounds 2 --json "$work/workers.json"
+prints "Projection, not measured"
+python3 - "$work/workers.json" <<'EOF' || fail "the JSON of bench workers lacks something"
+import json, sys
+figures = json.load(open(sys.argv[1]))
+assert figures["one"]["processes"] == 1 and figures["shared"]["processes"] == 2, figures
+assert len(figures["speed_over_one_each"]) == 2 and figures["shared"]["step_ms"] > 0, figures
+assert [one["workers"] for one in figures["projection"]["workers"]][-1] == 1024, figures["projection"]
 EOF
 oldest=$("$renorm" doctor | sed -n 's/.*compiled for this CPU: //p' | awk '{ print $NF }')
 quietly 0 bench layer --quick --simd "$oldest" --shapes 32x64,8x16x6x6 --json "$work/figures.json"

@@ -100,6 +100,7 @@ TEST(Launch, ABatchScriptOfSlurmIsAlone) {
 
 TEST(Launch, RefusesIncompleteAndInvalidVariables) {
   EXPECT_EQ(refusal({{"WORLD_SIZE", "2"}}), "the environment variable RANK is missing");
+  EXPECT_EQ(refusal({{"RANK", "1"}}), "the environment variable WORLD_SIZE is missing");
   EXPECT_EQ(refusal({{"WORLD_SIZE", "two"}, {"RANK", "0"}}),
             "the environment variable WORLD_SIZE must be a whole number from 1 to 1048576, got 'two'");
   EXPECT_EQ(refusal({{"WORLD_SIZE", "2"}, {"RANK", "2"}}),

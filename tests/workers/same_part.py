@@ -20,7 +20,7 @@ class SameTest(WorkersTest):
 
     def check_silence(self, launch):
         """Rank 0 alone prints."""
-        self.assertIn(f"{len(launch.ranks)} processes, started by RANK and WORLD_SIZE", launch[0].err)
+        self.assertIn(f"processes  {len(launch.ranks)}, started by RANK and WORLD_SIZE", launch[0].err)
         self.assertEqual(launch[0].out.count("test accuracy"), 1, launch[0].out)
         for rank in launch.ranks[1:]:
             self.assertEqual(rank.out, "")
@@ -31,7 +31,7 @@ class SameTest(WorkersTest):
         port = free_port()
         launch = self.train(2, "of-2", "--steps", "3", variables_of=lambda rank: {
             **torchrun_variables(rank, 2, port), "TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_RESTART_COUNT": 1})
-        self.assertIn("2 processes, started by torchrun", launch[0].err)
+        self.assertIn("processes  2, started by torchrun", launch[0].err)
 
     @needs_mpirun
     def test_mpirun(self):
@@ -39,7 +39,7 @@ class SameTest(WorkersTest):
         for size in (2, 4):
             launch = self.finish(self.mpirun(size, f"of-{size}", *CURVE))
             self.assertEqual(self.mpirun_codes(launch), [0] * size)
-            self.assertIn(f"{size} processes, started by mpirun", launch[0].err)
+            self.assertIn(f"processes  {size}, started by mpirun", launch[0].err)
             self.assertEqual(launch[0].out.count("test accuracy"), 1, launch[0].out)
             self.check_same(one, f"of-{size}")
             self.assertEqual(self.meeting_places(), [])
@@ -47,7 +47,7 @@ class SameTest(WorkersTest):
     def test_slurm_variables(self):
         one = self.whole(1, *CURVE)
         launch = self.train(4, "of-4", *CURVE, variables_of=lambda rank: slurm_variables(rank, 4))
-        self.assertIn("4 processes, started by srun", launch[0].err)
+        self.assertIn("processes  4, started by srun", launch[0].err)
         self.check_same(one, "of-4")
         self.check_silent_ranks(launch)
         self.assertEqual(self.meeting_places(), [])
