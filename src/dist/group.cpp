@@ -1,5 +1,6 @@
 #include "dist/group.h"
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/version.h>
@@ -34,6 +35,15 @@ constexpr milliseconds kLinger{200};
 constexpr milliseconds kConnect{1'000};   // one attempt to reach rank 0
 constexpr milliseconds kRollCall{1'000};  // how long a lost process may take to answer
 constexpr milliseconds kSignOfLife{1'000};
+
+// Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown too.
+void quiet_c10d() {
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
+#ifdef C10_USE_GLOG
+  if (std::getenv("GLOG_minloglevel") == nullptr) FLAGS_minloglevel = google::GLOG_FATAL;
+#endif
+}
 
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
@@ -279,9 +289,7 @@ class Group::Meeting {
 };
 
 Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& options) : launch_(launch) {
-  // Attempts to connect that fail are ordinary here, and logged by c10d with a trace each.
-  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
-  c10::initLogging();
+  quiet_c10d();
   if (!rendezvous.folder.empty()) place_ = std::make_unique<MeetingPlace>(rendezvous.folder, launch.rank);
   const auto meeting =
       std::make_shared<Meeting>(launch, rendezvous, place_ ? place_->store_path() : "", options.timeout);
