@@ -36,7 +36,8 @@ constexpr milliseconds kConnect{1'000};   // one attempt to reach rank 0
 constexpr milliseconds kRollCall{1'000};  // how long a lost process may take to answer
 constexpr milliseconds kSignOfLife{1'000};
 
-// Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown too.
+// Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown
+// too.
 void quiet_c10d() {
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
   c10::initLogging();
