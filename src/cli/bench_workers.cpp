@@ -1,6 +1,7 @@
 // renorm bench workers: a training step on one and on several processes, in turn, and a projection for many.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -99,6 +100,7 @@ Json measure(const Flags& flags, int processes, int threads) {
   const std::string log = place.path() + "/log";
   const bench::WorkersOptions& options = flags.options;
   std::vector<experiments::Child> children;
+  children.reserve(static_cast<size_t>(processes));
   for (int rank = 0; rank < processes; ++rank) {
     children.emplace_back(std::vector<std::string>{"bench",       "workers",
                                                    "--model",     options.model,
@@ -134,8 +136,8 @@ bench::WorkerTimes times_of(const Json& json) {
 
 template <typename Number>
 double median_of(const std::vector<Json>& rounds, const Number& number) {
-  std::vector<double> values;
-  for (const Json& round : rounds) values.push_back(number(round));
+  std::vector<double> values(rounds.size());
+  std::transform(rounds.begin(), rounds.end(), values.begin(), number);
   return median(values);
 }
 

@@ -115,7 +115,7 @@ Finding bfloat16() {
 bool is_on_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   for (const std::string& folder : split(path == nullptr ? "" : path, ':')) {
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+    if (::access(fmt::format("{}/{}", folder, program).c_str(), X_OK) == 0) return true;
   }
   return false;
 }

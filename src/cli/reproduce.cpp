@@ -23,6 +23,7 @@
 #include "cli/report.h"
 #include "cli/stop_signals.h"
 #include "cli/terminal.h"
+#include "dist/launch.h"
 #include "experiments/paper.h"
 #include "record/results.h"
 
@@ -220,6 +221,10 @@ void print_results(const record::Results& results, const std::string& folder, co
 
 void run(ReproduceOptions options) {
   check(options);
+  if (!dist::launch_of_process().is_alone()) {
+    throw UsageError(
+        "'renorm reproduce' starts processes of its own; run it once, without mpirun, srun or torchrun");
+  }
   if (!options.arms.empty()) options.experiment.arms = split(options.arms, ',');
   experiments::ReproduceRequest request;
   request.experiment = experiments::paper_experiment(options.experiment);

@@ -352,6 +352,7 @@ std::vector<std::string> Group::gather(const std::string& text) {
   std::copy(text.begin(), text.end(), data + first(rank()));
   if (bytes.numel() > 0) sum(bytes);
   std::vector<std::string> texts;
+  texts.reserve(static_cast<size_t>(size()));
   for (int rank = 0; rank < size(); ++rank) {
     texts.emplace_back(data + first(rank), static_cast<size_t>(sizes[rank].item<int64_t>()));
   }

@@ -57,6 +57,7 @@ record::Summary record_of(const Summary& from) { return {from.mean, from.std, fr
 
 std::vector<record::LayerClips> clip_records(const std::vector<NamedLayer>& layers, dist::Group* group) {
   std::vector<ClipTelemetry> telemetry;
+  telemetry.reserve(layers.size());
   for (const NamedLayer& named : layers) telemetry.push_back(named.layer->clip_telemetry());
   if (group != nullptr && !layers.empty()) telemetry = over_processes(telemetry, *group);
   std::vector<record::LayerClips> records;

@@ -76,6 +76,8 @@ quietly 2 bench workers --rounds 0
 complains "--rounds must be a whole number from 1 to 1000000, got 0"
 quietly 2 bench workers --workers 3
 complains "--workers must be a multiple of --processes 2, got 3"
+RANK=0 WORLD_SIZE=2 quietly 2 reproduce
+complains "run it once, without mpirun"
 quietly 0 reproduce --help
 flags --quick --full --seeds --steps --arms --jobs --out --data --model --json
 quietly 0 report --help

@@ -38,6 +38,7 @@ class Ranks {
   std::vector<std::exception_ptr> outcomes(const std::function<void(int rank)>& work) {
     std::vector<std::exception_ptr> errors(groups_.size());
     std::vector<std::thread> threads;
+    threads.reserve(groups_.size());
     for (int rank = 0; rank < size(); ++rank) {
       threads.emplace_back([&, rank] {
         try {

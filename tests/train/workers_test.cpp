@@ -49,6 +49,7 @@ std::unique_ptr<Trainer> make_trainer(const Change& change, dist::Group* group,
 
 std::vector<std::unique_ptr<Trainer>> make_trainers(const Change& change, Ranks& ranks) {
   std::vector<std::unique_ptr<Trainer>> trainers;
+  trainers.reserve(static_cast<size_t>(ranks.size()));
   for (int rank = 0; rank < ranks.size(); ++rank) {
     trainers.push_back(make_trainer(change, &ranks.group(rank)));
   }
@@ -84,6 +85,7 @@ void expect_same_training(int processes, const Change& change) {
   const std::unique_ptr<Trainer> alone = make_trainer(change, nullptr);
   const auto together = make_trainers(change, ranks);
   std::vector<StepResult> expected;
+  expected.reserve(kSteps);
   for (int i = 0; i < kSteps; ++i) expected.push_back(alone->step());
   const auto clips = alone->clips();
   const record::EvaluationRecord evaluation = alone->evaluate_test();

@@ -5,7 +5,7 @@ import signal
 import socket
 import time
 
-from processes import WorkersTest, last_step, needs_mpirun, saved_step, wait_for
+from processes import WorkersTest, last_step, needs_mpirun, open_mpi_version, saved_step, wait_for
 
 KILL_LIMIT = 5.0  # seconds
 TIMEOUT = 3  # --dist-timeout, in seconds
@@ -89,9 +89,13 @@ class FailureTest(WorkersTest):
             victim = self.rank_of_mpirun(2)
             begin = time.monotonic()
             os.kill(victim, signal.SIGKILL)
-            # mpirun itself waits for the time of --mca after its signal.
-            wait_for("the end of all ranks", lambda: len(self.mpirun_codes(launch)) == 4, launch)
-            self.assertLess(time.monotonic() - begin, KILL_LIMIT)
+            # mpirun itself waits for the time of --mca after its signal. That of Open MPI 5 may end the shells that write
+            # down the codes.
+            if open_mpi_version() < 5:
+                wait_for("the end of all ranks", lambda: len(self.mpirun_codes(launch)) == 4, launch)
+                self.assertLess(time.monotonic() - begin, KILL_LIMIT)
             launch.wait()
-        self.assertEqual(self.mpirun_codes(launch), [75, 75, 137, 75], str(launch))
+        if open_mpi_version() < 5:
+            self.assertEqual(self.mpirun_codes(launch), [75, 75, 137, 75], str(launch))
+        self.assertLessEqual(set(self.mpirun_codes(launch)), {75, 137}, str(launch))
         self.assertRegex(launch[0].err, r"renorm: rank 2 on '.+' ended or did not answer during step \d+")

@@ -344,5 +344,11 @@ class WorkersTest(unittest.TestCase):
         return result
 
 
+def open_mpi_version():
+    """"mpirun (Open MPI) 4.1.4" is 4."""
+    text = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(text.split(")")[1].split(".")[0])
+
+
 def needs_mpirun(test):
     return unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun")(test)
