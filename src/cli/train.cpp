@@ -171,7 +171,11 @@ void run(const Flags& flags) {
   if (group) request.threads = dist::threads_per_process(launch);
   if (!leads) {
     train::Observer silent;
-    train::run(request, silent);
+    try {
+      train::run(request, silent);
+    } catch (const NonFiniteError&) {
+      throw dist::ReportedElsewhere(kExitNotFinite);  // sums over all processes diverge in all of them
+    }
     return;
   }
   train::RunResult result;

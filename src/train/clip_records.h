@@ -1,4 +1,4 @@
-// What clipping did in a step, for the records of a run.
+// Clipping in a step, for the records of a run.
 #pragma once
 
 #include <renorm/nn/model.h>

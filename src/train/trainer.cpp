@@ -319,8 +319,7 @@ void Trainer::check_agreement() {
   if (others.empty()) return;
   const std::string message = fmt::format(
       "step {}: the weights of {} differ from those of {}; nothing is saved; check memory and CPU of these "
-      "machines, "
-      "and whether they have the same libraries",
+      "machines, and whether they have the same libraries",
       steps_done_, fmt::join(others, ", "), group_->name_of(0));
   group_->agree(std::make_exception_ptr(InternalError(message)));
 }
