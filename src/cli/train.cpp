@@ -140,18 +140,24 @@ Parsed parsed_request(const Flags& flags) {
   return parsed;
 }
 
+// On one machine all processes have the same flags, and rank 0 reports what is wrong with them.
+dist::Rendezvous checked_rendezvous(const Flags& flags, const dist::Launch& launch) try {
+  check_count("--dist-timeout", flags.dist_timeout, 2, kMaxTimeout);
+  if (flags.request.folder.empty()) throw UsageError(kNeedsOut);
+  return dist::rendezvous_of(launch, flags.rendezvous, flags.request.folder);
+} catch (const UsageError&) {
+  if (launch.rank == 0 || !launch.is_on_one_machine()) throw;
+  throw dist::ReportedElsewhere(kExitUsage);
+}
+
 // Null if this process is alone.
 std::unique_ptr<dist::Group> group_of(const Flags& flags, const dist::Launch& launch,
                                       const std::atomic<bool>* stop) {
   if (launch.is_alone()) return nullptr;
   dist::Group::Options options;
-  check_count("--dist-timeout", flags.dist_timeout, 2, kMaxTimeout);
   options.timeout = std::chrono::seconds(flags.dist_timeout);
   options.stop = stop;
-  const std::string& folder = flags.request.folder;
-  if (folder.empty()) throw UsageError(kNeedsOut);
-  return std::make_unique<dist::Group>(launch, dist::rendezvous_of(launch, flags.rendezvous, folder),
-                                       options);
+  return std::make_unique<dist::Group>(launch, checked_rendezvous(flags, launch), options);
 }
 
 void run(const Flags& flags) {
@@ -168,7 +174,7 @@ void run(const Flags& flags) {
   reuse_tensor_memory();
   request.stop = signals.requested();
   request.group = group.get();
-  if (group) request.threads = dist::threads_per_process(launch);
+  if (group) request.threads = dist::threads_per_process(group->local_size());
   if (!leads) {
     train::Observer silent;
     try {

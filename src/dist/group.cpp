@@ -3,38 +3,25 @@
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
-#include <filesystem>
 #include <mutex>
-#include <set>
-#include <sstream>
 #include <thread>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "base/private_folder.h"
 #include "base/text.h"
 #include "base/timing.h"
-#include "dist/network.h"
+#include "dist/meeting.h"
 
 namespace renorm::dist {
 namespace {
 
-using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
-
-constexpr milliseconds kPoll{10};
-constexpr milliseconds kLook{500};  // at the processes of this machine
-constexpr milliseconds kLinger{200};
-constexpr milliseconds kConnect{1'000};   // one attempt to reach rank 0
-constexpr milliseconds kRollCall{1'000};  // how long a lost process may take to answer
-constexpr milliseconds kSignOfLife{1'000};
+constexpr std::chrono::milliseconds kSignOfLife{1'000};
+// More than are ever under way at once. Their numbers are the tags of messages.
+constexpr int kMaxExchanges = 1 << 20;
 
 // Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown
 // too.
@@ -46,252 +33,14 @@ void quiet_c10d() {
 #endif
 }
 
-std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
-std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-
-std::string member_key(int rank) { return fmt::format("member/{}", rank); }
-std::string alive_key(int rank) { return fmt::format("alive/{}", rank); }
-
-// The first sentence of an engine's message, which may go on with a list of calls.
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return printable(text.substr(0, text.find('\n')));
-}
-
-c10::intrusive_ptr<c10d::Store> open_address(const Launch& launch, const Rendezvous& rendezvous,
-                                             milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(rendezvous.port);
-  options.isServer = launch.rank == 0 && !launch.engine_listens;
-  options.numWorkers = static_cast<size_t>(launch.size);
-  options.waitWorkers = false;
-  options.timeout = timeout;
-#if TORCH_VERSION_MAJOR >= 2
-  options.useLibUV = false;  // Debian's LibTorch has no libuv
-#endif
-  c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
-  return c10::make_intrusive<c10d::PrefixStore>("renorm-" + launch.job, store);
-}
-
-class Deadline {
- public:
-  explicit Deadline(milliseconds timeout) : end_(Clock::now() + timeout) {}
-  bool passed() const { return Clock::now() >= end_; }
-
- private:
-  Clock::time_point end_;
-};
-
-std::shared_ptr<gloo::transport::Device> device_of(const Rendezvous& rendezvous) {
-  using Gloo = c10d::ProcessGroupGloo;
-  if (rendezvous.is_local) return Gloo::createDeviceForHostname("127.0.0.1");
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-  if (interface != nullptr && *interface != '\0') return Gloo::createDeviceForInterface(interface);
-  return Gloo::createDeviceForHostname(address_towards(rendezvous.host));
-}
-
 }  // namespace
-
-struct Group::Engine {
-  // A store in a folder is never destroyed: its destructor would wait for the folder if rank 0 has removed it
-  // already. It holds no file open.
-  ~Engine() {
-    if (is_in_folder) store.release();
-  }
-
-  bool is_on_one_machine() const {
-    return std::all_of(members.begin(), members.end(),
-                       [this](const ProcessName& one) { return one.machine == members[0].machine; });
-  }
-
-  // The ranks that have ended or are stopped, as far as this machine can see. A process that was killed is
-  // seen a moment after its connections.
-  std::vector<int> gone_here() const {
-    std::vector<int> gone;
-    for (const Deadline deadline(kLook); gone.empty() && !deadline.passed();
-         std::this_thread::sleep_for(kPoll)) {
-      for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
-        if (members[rank].is_gone()) gone.push_back(rank);
-      }
-    }
-    return gone;
-  }
-
-  // Each process writes down whom it misses on its own machine, and reads what the others wrote. Those that
-  // neither wrote nor are missed do not answer. A store that cannot be reached was rank 0's.
-  std::vector<int> lost_ranks(int own) const {
-    const std::vector<int> here = gone_here();
-    if (is_on_one_machine()) return here;
-    std::set<int> lost(here.begin(), here.end());
-    try {
-      store->set(alive_key(own), bytes_of(fmt::format("{}", fmt::join(here, " "))));
-      std::set<int> silent;
-      for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
-        if (rank != own) silent.insert(rank);
-      }
-      for (const Deadline deadline(kRollCall); !deadline.passed(); std::this_thread::sleep_for(kPoll)) {
-        for (auto rank = silent.begin(); rank != silent.end();) {
-          const bool answered = store->check({alive_key(*rank)});
-          if (answered) {
-            std::istringstream missed(text_of(store->get(alive_key(*rank))));
-            for (int other = 0; missed >> other;) lost.insert(other);
-          }
-          rank = answered ? silent.erase(rank) : std::next(rank);
-        }
-        if (std::includes(lost.begin(), lost.end(), silent.begin(), silent.end())) break;
-      }
-      lost.insert(silent.begin(), silent.end());
-      if (own == 0) std::this_thread::sleep_for(kLinger);  // others read from its store
-    } catch (const std::exception&) {
-      lost.insert(0);
-    }
-    return {lost.begin(), lost.end()};
-  }
-
-  bool is_in_folder = false;
-  c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  std::vector<ProcessName> members;
-};
-
-// The steps of a meeting. They run in a thread, because stores wait in ways that end neither at a timeout nor
-// at a signal. A thread that is left behind ends with the process.
-class Group::Meeting {
- public:
-  Meeting(const Launch& launch, const Rendezvous& rendezvous, std::string store_path, milliseconds timeout)
-      : launch_(launch),
-        rendezvous_(rendezvous),
-        store_path_(std::move(store_path)),
-        timeout_(timeout),
-        deadline_(timeout) {}
-
-  // To be called by the thread.
-  void run() {
-    try {
-      open_store();
-      meet();
-      connect();
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    done_ = true;
-  }
-
-  // Throws what run() threw, or Interrupted if it takes too long or `stop` becomes true.
-  std::unique_ptr<Engine> result(const std::atomic<bool>* stop) {
-    while (!done_) {
-      if (stop != nullptr && stop->load()) throw Interrupted("stopped before all processes had met");
-      if (deadline_.passed()) throw_missing();
-      std::this_thread::sleep_for(kPoll);
-    }
-    if (error_) std::rethrow_exception(error_);
-    return std::move(engine_);
-  }
-
- private:
-  bool listens() const { return launch_.rank == 0 && !launch_.engine_listens; }
-
-  [[noreturn]] void throw_missing() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const std::string place = printable(rendezvous_.text());
-    if (missing_.empty()) {
-      throw Interrupted(fmt::format("rank {} cannot reach {} at {} within {} s", launch_.rank,
-                                    launch_.rank == 0 ? "the others" : "rank 0", place,
-                                    timeout_.count() / 1000));
-    }
-    throw Interrupted(fmt::format("rank{} {} of {} did not come to {} within {} s; start all of them",
-                                  missing_.size() == 1 ? "" : "s", fmt::join(missing_, ", "), launch_.size,
-                                  place, timeout_.count() / 1000));
-  }
-
-  void open_store() {
-    if (!store_path_.empty()) {
-      engine_->is_in_folder = true;
-      engine_->store = c10::make_intrusive<c10d::FileStore>(store_path_, launch_.size);
-      engine_->store->setTimeout(timeout_);
-      return;
-    }
-    for (milliseconds pause = kPoll; !engine_->store; pause = std::min(2 * pause, kConnect)) {
-      try {
-        engine_->store = open_address(launch_, rendezvous_, listens() ? timeout_ : kConnect);
-      } catch (const std::exception& error) {
-        if (listens()) {
-          throw OutputError(fmt::format("cannot listen at {}: {}", rendezvous_.text(), first_line(error)));
-        }
-        std::this_thread::sleep_for(pause);
-      }
-    }
-    engine_->store->setTimeout(timeout_);
-  }
-
-  void meet() try {
-    c10d::Store& store = *engine_->store;
-    store.set(member_key(launch_.rank), bytes_of(ProcessName::own().text()));
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      for (int rank = 0; rank < launch_.size; ++rank) missing_.push_back(rank);
-    }
-    while (true) {
-      // A store whose file is gone would wait for it.
-      if (!store_path_.empty() && !std::filesystem::exists(store_path_)) {
-        throw Interrupted("the other processes have left the rendezvous");
-      }
-      if (note_present(store)) break;
-      std::this_thread::sleep_for(kPoll);
-    }
-    for (int rank = 0; rank < launch_.size; ++rank) {
-      engine_->members.push_back(ProcessName::parse(text_of(store.get(member_key(rank)))));
-    }
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw Interrupted(fmt::format("the rendezvous at {} ended before all processes had met: {}",
-                                  printable(rendezvous_.text()), first_line(error)));
-  }
-
-  // Whether all are there.
-  bool note_present(c10d::Store& store) {
-    std::vector<int> missing;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      missing = missing_;
-    }
-    missing.erase(std::remove_if(missing.begin(), missing.end(),
-                                 [&](int rank) { return store.check({member_key(rank)}); }),
-                  missing.end());
-    const std::lock_guard<std::mutex> lock(mutex_);
-    missing_ = missing;
-    return missing_.empty();
-  }
-
-  void connect() {
-    const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
-    options->devices.push_back(device_of(rendezvous_));
-    try {
-      engine_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-          c10::make_intrusive<c10d::PrefixStore>("gloo", engine_->store), launch_.rank, launch_.size,
-          options);
-    } catch (const std::exception& error) {
-      throw Interrupted(
-          fmt::format("rank {} cannot connect to the others: {}", launch_.rank, first_line(error)));
-    }
-  }
-
-  Launch launch_;
-  Rendezvous rendezvous_;
-  std::string store_path_;  // empty: an address
-  milliseconds timeout_;
-  Deadline deadline_;
-  std::unique_ptr<Engine> engine_ = std::make_unique<Engine>();
-  mutable std::mutex mutex_;
-  std::vector<int> missing_;  // ranks that have not come yet
-  std::exception_ptr error_;
-  std::atomic<bool> done_{false};
-};
 
 Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& options) : launch_(launch) {
   quiet_c10d();
-  if (!rendezvous.folder.empty()) place_ = std::make_unique<MeetingPlace>(rendezvous.folder, launch.rank);
+  if (!rendezvous.folder.empty()) {
+    make_place(rendezvous);
+    place_ = std::make_unique<MeetingPlace>(rendezvous.folder, launch.rank);
+  }
   const auto meeting =
       std::make_shared<Meeting>(launch, rendezvous, place_ ? place_->store_path() : "", options.timeout);
   std::thread([meeting] { meeting->run(); }).detach();
@@ -299,10 +48,25 @@ Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& 
   if (place_) place_->met();
 }
 
+// On one machine all processes see what is wrong with the folder, and rank 0 reports it.
+void Group::make_place(const Rendezvous& rendezvous) const try {
+  make_private_folder(rendezvous.folder);
+} catch (const OutputError&) {
+  if (leads() || !rendezvous.is_local) throw;
+  throw ReportedElsewhere(kExitCannotCreate);
+}
+
 Group::~Group() = default;
 
 std::string Group::name_of(int rank) const {
   return fmt::format("rank {} on '{}'", rank, printable(engine_->members[rank].host));
+}
+
+int Group::local_size() const {
+  const std::vector<ProcessName>& members = engine_->members;
+  return static_cast<int>(std::count_if(members.begin(), members.end(), [&](const ProcessName& one) {
+    return one.machine == members[rank()].machine;
+  }));
 }
 
 std::string Group::meeting_place() const { return place_ ? place_->folder() : ""; }
@@ -317,26 +81,63 @@ void Group::throw_lost() {
   throw WorkerLost(fmt::format("{} ended or did not answer", fmt::join(names, ", ")));
 }
 
+void Group::check_members() {
+  if (!engine_->gone_here().empty()) throw_lost();
+}
+
+void Group::leave() { engine_->gloo.reset(); }
+
 Group::Wait Group::start_sum(torch::Tensor tensor) {
   if (!engine_->gloo) throw_lost();
   traffic_.bytes += static_cast<int64_t>(tensor.nbytes());
   ++traffic_.sums;
-  c10::intrusive_ptr<c10d::Work> work;
+  std::function<void()> finish;
   try {
-    std::vector<torch::Tensor> tensors = {std::move(tensor)};
-    work = engine_->gloo->allreduce(tensors);
+    finish =
+        size() == 2 && tensor.numel() > 0 ? start_exchange(std::move(tensor)) : start_ring(std::move(tensor));
   } catch (const std::exception&) {
     throw_lost();
   }
-  return [this, work] {
+  return [this, finish] {
     const Stopwatch watch;
     try {
-      work->wait();
+      finish();
     } catch (const std::exception&) {
       throw_lost();
     }
     traffic_.seconds += watch.seconds();
   };
+}
+
+Group::Wait Group::start_ring(torch::Tensor tensor) {
+  std::vector<torch::Tensor> tensors = {std::move(tensor)};
+  const c10::intrusive_ptr<c10d::Work> work = engine_->gloo->allreduce(tensors);
+  return [work] { work->wait(); };
+}
+
+// Two processes send as many bytes as in a ring, but in one message each, and without the threads of an
+// all-reduce, which take turns with the computation. a + b has the bits of b + a.
+Group::Wait Group::start_exchange(torch::Tensor tensor) {
+  expect_sum(tensor);
+  const auto place = engine_->expected.find(tensor.data_ptr());
+  const Exchange exchange = place->second;
+  engine_->expected.erase(place);
+  std::vector<torch::Tensor> own = {tensor.view(-1)};
+  const c10::intrusive_ptr<c10d::Work> sent = engine_->gloo->send(own, 1 - rank(), exchange.tag);
+  return [own = own[0], exchange, sent]() mutable {
+    sent->wait();
+    exchange.received->wait();
+    const torch::NoGradGuard no_grad;
+    own.add_(exchange.other);
+  };
+}
+
+void Group::expect_sum(const torch::Tensor& tensor) {
+  if (size() != 2 || !engine_->gloo || engine_->expected.count(tensor.data_ptr()) > 0) return;
+  engine_->last_tag = (engine_->last_tag + 1) % kMaxExchanges;
+  const int tag = engine_->last_tag;
+  std::vector<torch::Tensor> other = {torch::empty({tensor.numel()}, tensor.options().requires_grad(false))};
+  engine_->expected[tensor.data_ptr()] = {tag, other[0], engine_->gloo->recv(other, 1 - rank(), tag)};
 }
 
 void Group::sum(torch::Tensor tensor) { start_sum(std::move(tensor))(); }

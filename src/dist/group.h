@@ -17,6 +17,8 @@
 
 namespace renorm::dist {
 
+struct Engine;
+
 // Another process ended or did not answer. The message names it: "rank 1 on 'node2' ended".
 struct WorkerLost : Interrupted {
   using Interrupted::Interrupted;
@@ -51,6 +53,7 @@ class Group {
 
   int rank() const { return launch_.rank; }
   int size() const { return launch_.size; }
+  int local_size() const;  // processes on this machine
   bool leads() const { return launch_.rank == 0; }
   std::string name_of(int rank) const;  // "rank 1 on 'node2'"
   std::string meeting_place() const;    // the folder of the rendezvous; empty if it was an address
@@ -62,6 +65,9 @@ class Group {
   // The same in the background. The tensor must not be used until the result has been called.
   using Wait = std::function<void()>;
   Wait start_sum(torch::Tensor tensor);
+  // Announces that this tensor will be summed. Optional; all processes announce the same sums in the same
+  // order. Gloo's thread spins while a message waits that nobody has announced.
+  void expect_sum(const torch::Tensor& tensor);
 
   // The texts of all processes by rank.
   std::vector<std::string> gather(const std::string& text);
@@ -76,15 +82,21 @@ class Group {
   void agree(const std::exception_ptr& error);
   // Whether a process was lost while others still work in together().
   bool is_lost() const { return lost_; }
+  // Throws WorkerLost if a process of this machine has ended or is stopped. For work between two sums that
+  // takes long.
+  void check_members();
+  // Closes the connections: the others throw WorkerLost. For an error after which this process cannot take
+  // part in the sums that the others expect.
+  void leave();
 
   const Traffic& traffic() const { return traffic_; }
 
  private:
-  struct Engine;
-  class Meeting;
-
   [[noreturn]] void throw_lost();
+  Wait start_ring(torch::Tensor tensor);
+  Wait start_exchange(torch::Tensor tensor);  // of two processes
   void share(const std::exception_ptr& error);
+  void make_place(const Rendezvous& rendezvous) const;
 
   Launch launch_;
   std::unique_ptr<MeetingPlace> place_;  // null without a folder

@@ -37,7 +37,6 @@ int number_or(const Environment& environment, const char* name, int64_t min, int
 struct Names {
   const char* rank;
   const char* size;
-  const char* local_rank;
   const char* local_size;
 };
 
@@ -45,7 +44,6 @@ void read_ranks(const Environment& environment, const Names& names, Launch* laun
   launch->size = number_of(environment, names.size, 1, kMaxProcesses);
   launch->rank = number_of(environment, names.rank, 0, launch->size - 1);
   launch->local_size = number_or(environment, names.local_size, 1, launch->size, 1);
-  launch->local_rank = number_or(environment, names.local_rank, 0, launch->local_size - 1, 0);
 }
 
 // "4(x2),3": the processes on each machine, in order. 1 if it is unknown.
@@ -94,21 +92,18 @@ Launch launch_of(const Environment& environment) {
   Launch launch;
   if (has("OMPI_COMM_WORLD_SIZE")) {
     launch.engine = "mpirun";
-    read_ranks(environment,
-               {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    read_ranks(environment, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
                &launch);
     launch.job = job_of(environment, {"PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports"});
   } else if (has("SLURM_STEP_NUM_TASKS") && has("SLURM_PROCID")) {
     launch.engine = "srun";
-    read_ranks(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr}, &launch);
+    read_ranks(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr}, &launch);
     launch.local_size = slurm_local_size(value_of(environment, "SLURM_STEP_TASKS_PER_NODE"),
                                          number_or(environment, "SLURM_NODEID", 0, kMaxProcesses, 0));
-    launch.local_rank = number_or(environment, "SLURM_LOCALID", 0, launch.local_size - 1, 0);
     launch.job = job_of(environment, {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
   } else if (has("WORLD_SIZE") || has("RANK")) {
     launch.engine = has("TORCHELASTIC_RUN_ID") ? "torchrun" : "RANK and WORLD_SIZE";
-    read_ranks(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, &launch);
+    read_ranks(environment, {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"}, &launch);
     launch.job = job_of(environment, {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});
     launch.engine_listens = value_of(environment, "TORCHELASTIC_USE_AGENT_STORE") == "True";
   } else {
@@ -122,10 +117,10 @@ Launch launch_of_process() {
   return launch_of([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-int threads_per_process(const Launch& launch) {
+int threads_per_process(int processes) {
   const auto usable = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   const auto cpus = static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-  return std::clamp(cpus / launch.local_size, 1, usable);
+  return std::clamp(cpus / processes, 1, usable);
 }
 
 }  // namespace renorm::dist

@@ -90,10 +90,10 @@ Rendezvous rendezvous_of(const Launch& launch, const std::string& spec, const st
         fmt::format("--rendezvous must be tcp://HOST:PORT or a folder, got '{}'", printable(spec)));
   } else if (!spec.empty()) {
     result.folder = fmt::format("{}/{}{}", spec, kRendezvousPrefix, launch.job);
+  } else if (launch.is_on_one_machine() && !launch.job.empty() && !launch.engine_listens) {
+    result.folder = fmt::format("{}/{}{}", run_folder, kRendezvousPrefix, launch.job);
   } else if (!launch.address.empty()) {
     set_address(launch.address, "MASTER_ADDR:MASTER_PORT", &result);
-  } else if (launch.is_on_one_machine() && !launch.job.empty()) {
-    result.folder = fmt::format("{}/{}{}", run_folder, kRendezvousPrefix, launch.job);
   } else {
     throw UsageError(
         fmt::format("{} processes that may be on different machines need --rendezvous tcp://HOST:PORT, where "

@@ -18,8 +18,8 @@ struct Rendezvous {
   std::string text() const;  // "tcp://HOST:PORT" or the folder
 };
 
-// `spec` is "tcp://HOST:PORT", a folder, or empty: then the address of the launch, or, on one machine, a
-// folder inside `run_folder`. Throws UsageError.
+// `spec` is "tcp://HOST:PORT", a folder, or empty: then a folder inside `run_folder` if all processes are on
+// one machine and the engine does not listen itself, otherwise the address of the launch. Throws UsageError.
 Rendezvous rendezvous_of(const Launch& launch, const std::string& spec, const std::string& run_folder);
 
 // The names of folders made for a rendezvous start with it.

@@ -61,7 +61,6 @@ TEST(Launch, ReadsTheVariablesOfOpenMpi) {
   EXPECT_EQ(launch.engine, "mpirun");
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.size, 4);
-  EXPECT_EQ(launch.local_rank, 1);
   EXPECT_EQ(launch.local_size, 2);
   EXPECT_FALSE(launch.is_on_one_machine());
   EXPECT_NE(launch.job, "");
@@ -86,10 +85,21 @@ TEST(Launch, ReadsTheVariablesOfSlurm) {
   EXPECT_EQ(launch.engine, "srun");
   EXPECT_EQ(launch.rank, 9);
   EXPECT_EQ(launch.size, 11);
-  EXPECT_EQ(launch.local_rank, 1);
   EXPECT_EQ(launch.local_size, 3);
   launch = launch_with(with(kSlurm, "SLURM_NODEID", "1"));
   EXPECT_EQ(launch.local_size, 4);
+}
+
+// With the address alone, nothing tells how many processes share a machine.
+TEST(Launch, NeedsNoLocalSize) {
+  Variables variables = kTorchrun;
+  variables.erase("LOCAL_WORLD_SIZE");
+  const Launch launch = launch_with(variables);
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_FALSE(launch.is_on_one_machine());
+  variables = kSlurm;
+  variables.erase("SLURM_STEP_TASKS_PER_NODE");
+  EXPECT_EQ(launch_with(variables).rank, 9);
 }
 
 // A batch script has SLURM_PROCID too, and one task.
@@ -112,10 +122,8 @@ TEST(Launch, RefusesIncompleteAndInvalidVariables) {
 }
 
 TEST(Launch, ThreadsShareTheMachine) {
-  Launch launch;
-  launch.size = launch.local_size = 1000;
-  EXPECT_EQ(threads_per_process(launch), 1);
-  EXPECT_GE(threads_per_process(Launch()), 1);
+  EXPECT_EQ(threads_per_process(1000000), 1);
+  EXPECT_GE(threads_per_process(1), 1);
 }
 
 TEST(Rendezvous, OnOneMachineIsAFolderOfTheRun) {
@@ -125,6 +133,8 @@ TEST(Rendezvous, OnOneMachineIsAFolderOfTheRun) {
   const Rendezvous rendezvous = rendezvous_of(launch, "", "runs/a");
   EXPECT_EQ(rendezvous.folder, "runs/a/.rendezvous-abc");
   EXPECT_TRUE(rendezvous.is_local);
+  // Also with an address, at which others could listen in.
+  EXPECT_NE(rendezvous_of(launch_with(kTorchrun), "", "runs/a").folder, "");
 }
 
 TEST(Rendezvous, TakesAnAddressOrAFolder) {
@@ -136,8 +146,11 @@ TEST(Rendezvous, TakesAnAddressOrAFolder) {
   EXPECT_FALSE(rendezvous.is_local);
   rendezvous = rendezvous_of(launch, "/shared", "runs/a");
   EXPECT_EQ(rendezvous.folder, "/shared/.rendezvous-" + launch.job);
-  rendezvous = rendezvous_of(launch_with(kTorchrun), "", "runs/a");
-  EXPECT_EQ(rendezvous.text(), "tcp://node1:29500");
+  Variables variables = with(kTorchrun, "TORCHELASTIC_USE_AGENT_STORE", "True");
+  EXPECT_EQ(rendezvous_of(launch_with(variables), "", "runs/a").text(), "tcp://node1:29500");
+  variables = kTorchrun;
+  variables.erase("LOCAL_WORLD_SIZE");
+  EXPECT_EQ(rendezvous_of(launch_with(variables), "", "runs/a").text(), "tcp://node1:29500");
   EXPECT_TRUE(rendezvous_of(launch, "tcp://127.0.0.1:29500", "runs/a").is_local);
 }
 

@@ -19,7 +19,7 @@ class Ranks {
   explicit Ranks(int size, dist::Group::Options options = {}) : groups_(size) {
     in_parallel([&](int rank) {
       dist::Launch launch;
-      launch.rank = launch.local_rank = rank;
+      launch.rank = rank;
       launch.size = launch.local_size = size;
       launch.job = "test";
       groups_[rank] = std::make_unique<dist::Group>(
