@@ -14,7 +14,7 @@
 namespace renorm::bench {
 namespace {
 
-constexpr int64_t kWarmUpSteps = 3;
+constexpr int64_t kWarmUpSteps = 10;
 constexpr int kRepeats = 31;
 constexpr int64_t kSmall = int64_t{1} << 20;  // bytes
 constexpr int64_t kLarge = int64_t{1} << 24;
@@ -48,18 +48,19 @@ WorkerTimes measure_steps(const WorkersOptions& options, dist::Group* group) {
   for (int64_t i = 0; i < kWarmUpSteps; ++i) trainer.step();
 
   WorkerTimes times;
-  std::vector<double> backward;
-  std::vector<double> wait;
+  std::vector<train::StepTimes> parts;
   const dist::Traffic before = group == nullptr ? dist::Traffic() : group->traffic();
   for (int64_t i = 0; i < options.steps; ++i) {
     const Stopwatch watch;
     const train::StepResult result = trainer.step();
     times.step_seconds.push_back(watch.seconds());
-    backward.push_back(result.times.backward);
-    wait.push_back(result.times.wait);
+    parts.push_back(result.times);
   }
-  times.backward = median(backward);
-  times.wait = median(wait);
+  for (const train::StepPart& part : train::kStepParts) {
+    std::vector<double> seconds;
+    for (const train::StepTimes& one : parts) seconds.push_back(one.*part.seconds);
+    times.parts.*part.seconds = median(seconds);
+  }
   for (const torch::Tensor& parameter : trainer.model().parameters()) {
     times.gradient_bytes += static_cast<int64_t>(parameter.nbytes());
   }
@@ -81,14 +82,14 @@ Network measure_network(dist::Group& group) {
   return network;
 }
 
-Projection project(int64_t workers, const WorkerTimes& times, const Network& network) {
-  const auto n = static_cast<double>(workers);
+Projection project(int64_t processes, const WorkerTimes& times, const Network& network) {
+  const auto n = static_cast<double>(processes);
   Projection result;
-  result.workers = workers;
+  result.processes = processes;
   result.bound = 2.0 * (n - 1.0) / n * static_cast<double>(times.bytes) / network.bandwidth;
   result.sums = result.bound + static_cast<double>(times.sums) * 2.0 * (n - 1.0) * network.latency;
-  const double compute = median(times.step_seconds) - times.wait;
-  result.step = compute + std::max(0.0, result.sums - times.backward);
+  const double compute = median(times.step_seconds) - times.parts.wait;
+  result.step = compute + std::max(times.parts.wait, result.sums - times.parts.backward);
   result.efficiency = compute / result.step;
   return result;
 }

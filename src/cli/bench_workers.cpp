@@ -51,7 +51,7 @@ void run_process(const Flags& flags) {
   std::unique_ptr<dist::Group> group;
   if (flags.processes > 1) {
     dist::Launch launch;
-    launch.rank = launch.local_rank = flags.rank;
+    launch.rank = flags.rank;
     launch.size = launch.local_size = flags.processes;
     launch.job = "bench";
     group = std::make_unique<dist::Group>(launch, dist::rendezvous_of(launch, "", flags.place),
@@ -59,12 +59,11 @@ void run_process(const Flags& flags) {
   }
   const bench::WorkerTimes times = bench::measure_steps(flags.options, group.get());
   Json json = {{"step_seconds", times.step_seconds},
-               {"backward", times.backward},
-               {"wait", times.wait},
                {"bytes", times.bytes},
                {"gradient_bytes", times.gradient_bytes},
                {"statistics_bytes", times.statistics_bytes},
                {"sums", times.sums}};
+  for (const train::StepPart& part : train::kStepParts) json[part.name] = times.parts.*part.seconds;
   if (flags.processes == 2) {
     const bench::Network network = bench::measure_network(*group);
     json["latency"] = network.latency;
@@ -125,8 +124,7 @@ Json measure(const Flags& flags, int processes, int threads) {
 bench::WorkerTimes times_of(const Json& json) {
   bench::WorkerTimes times;
   times.step_seconds = json["step_seconds"].get<std::vector<double>>();
-  times.backward = json["backward"];
-  times.wait = json["wait"];
+  for (const train::StepPart& part : train::kStepParts) times.parts.*part.seconds = json[part.name];
   times.bytes = json["bytes"];
   times.gradient_bytes = json["gradient_bytes"];
   times.statistics_bytes = json["statistics_bytes"];
@@ -149,12 +147,15 @@ Json summary(const Flags& flags, int threads, const std::vector<Json>& alone,
   const auto images = static_cast<double>(flags.options.workers * flags.options.minibatch);
   const auto entry = [&](const std::vector<Json>& rounds, int processes, int per_process) {
     const double step = median_of(rounds, step_of);
-    return Json{
-        {"processes", processes},
-        {"threads_per_process", per_process},
-        {"step_ms", 1e3 * step},
-        {"wait_ms", 1e3 * median_of(rounds, [](const Json& round) { return round["wait"].get<double>(); })},
-        {"images_per_second", images / step}};
+    Json json = {{"processes", processes},
+                 {"threads_per_process", per_process},
+                 {"step_ms", 1e3 * step},
+                 {"images_per_second", images / step}};
+    for (const train::StepPart& part : train::kStepParts) {
+      const auto of_round = [&](const Json& round) { return round[part.name].get<double>(); };
+      json[std::string(part.name) + "_ms"] = 1e3 * median_of(rounds, of_round);
+    }
+    return json;
   };
   std::vector<double> ratios;
   for (size_t i = 0; i < alone.size(); ++i) ratios.push_back(step_of(alone[i]) / step_of(shared[i]));
@@ -190,23 +191,25 @@ void add_projection(const Flags& flags, const std::vector<Json>& shared, Json* j
   (*json)["projection"] = {{"latency_us", 1e6 * network.latency},
                            {"gbit_per_second", 8.0 * network.bandwidth / kBitsPerGigabit}};
   const bench::WorkerTimes times = times_of(shared.back());
-  for (const int64_t workers : kProjected) {
-    const bench::Projection one = project(workers, times, network);
-    (*json)["projection"]["workers"].push_back({{"workers", workers},
-                                                {"ring_bound_ms", 1e3 * one.bound},
-                                                {"sums_ms", 1e3 * one.sums},
-                                                {"step_ms", 1e3 * one.step},
-                                                {"efficiency", one.efficiency}});
+  (*json)["projection"]["workers_per_process"] = flags.options.workers / flags.processes;
+  for (const int64_t processes : kProjected) {
+    const bench::Projection one = project(processes, times, network);
+    (*json)["projection"]["sizes"].push_back({{"processes", processes},
+                                              {"ring_bound_ms", 1e3 * one.bound},
+                                              {"sums_ms", 1e3 * one.sums},
+                                              {"step_ms", 1e3 * one.step},
+                                              {"efficiency", one.efficiency}});
   }
 }
 
 void print_projection(const Json& projection) {
-  fmt::print("\nProjection, not measured: one worker per process, {:.1f} Gbit/s and {:.0f} us per message\n",
-             projection["gbit_per_second"].get<double>(), projection["latency_us"].get<double>());
+  fmt::print("\nProjection, not measured: workers per process {}, {:.1f} Gbit/s and {:.0f} us per message\n",
+             projection["workers_per_process"].get<int64_t>(), projection["gbit_per_second"].get<double>(),
+             projection["latency_us"].get<double>());
   std::vector<std::vector<std::string>> rows = {
-      {"workers", "ring bound ms", "sums ms", "step ms", "efficiency"}};
-  for (const Json& one : projection["workers"]) {
-    rows.push_back({std::to_string(one["workers"].get<int64_t>()),
+      {"processes", "ring bound ms", "sums ms", "step ms", "efficiency"}};
+  for (const Json& one : projection["sizes"]) {
+    rows.push_back({std::to_string(one["processes"].get<int64_t>()),
                     fmt::format("{:.1f}", one["ring_bound_ms"].get<double>()),
                     fmt::format("{:.1f}", one["sums_ms"].get<double>()),
                     fmt::format("{:.1f}", one["step_ms"].get<double>()),
@@ -220,14 +223,17 @@ void print_summary(const Json& json) {
              json["model"].get<std::string>(), json["workers"].get<int64_t>(),
              json["minibatch"].get<int64_t>(), json["rounds"].get<int64_t>(), json["steps"].get<int64_t>());
   std::vector<std::vector<std::string>> rows = {
-      {"processes", "threads each", "step ms", "waiting ms", "images/s"}};
+      {"processes", "threads each", "images/s", "step ms", "forward", "backward", "waiting", "rest"}};
   for (const char* name : {"one", "shared"}) {
     const Json& entry = json[name];
+    const auto number = [&](const char* key) { return fmt::format("{:.2f}", entry[key].get<double>()); };
+    const double rest = entry["load_ms"].get<double>() + entry["optimizer_ms"].get<double>() +
+                        entry["other_ms"].get<double>();
     rows.push_back({std::to_string(entry["processes"].get<int>()),
                     std::to_string(entry["threads_per_process"].get<int>()),
-                    fmt::format("{:.1f}", entry["step_ms"].get<double>()),
-                    fmt::format("{:.2f}", entry["wait_ms"].get<double>()),
-                    fmt::format("{:.0f}", entry["images_per_second"].get<double>())});
+                    fmt::format("{:.0f}", entry["images_per_second"].get<double>()), number("step_ms"),
+                    number("forward_ms"), number("backward_ms"), number("wait_ms"),
+                    fmt::format("{:.2f}", rest)});
   }
   fmt::print("{}", aligned_table(rows));
   fmt::print("speed over one process: {:.3f}, median of the ratios within a round\n",
@@ -256,9 +262,7 @@ void run(const Flags& flags) {
     check_not_of_run(flags.json, "--json");
     check_writable(flags.json);
   }
-  dist::Launch launch;
-  launch.local_size = flags.processes;
-  const int threads = dist::threads_per_process(launch);
+  const int threads = dist::threads_per_process(flags.processes);
   Progress progress;
   std::vector<Json> alone;
   std::vector<Json> shared;

@@ -224,6 +224,7 @@ Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t
   const int64_t processes = group == nullptr ? 1 : group->size();
   int64_t first = group == nullptr ? 0 : group->rank() * size;
   const auto next_draws = [&] {
+    if (group != nullptr && group->is_lost()) throw Interrupted("another process was lost");
     std::vector<data::Draw> draws;
     for (int64_t i = first; i < std::min(split.size(), first + size); ++i) {
       draws.push_back({i, static_cast<uint64_t>(i)});

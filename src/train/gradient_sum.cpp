@@ -11,7 +11,7 @@
 namespace renorm::train {
 namespace {
 
-constexpr int64_t kMinBufferBytes = int64_t{256} << 10;
+constexpr int64_t kMinBufferBytes = int64_t{1} << 20;
 constexpr int64_t kMaxBufferBytes = int64_t{4} << 20;
 
 int64_t default_buffer_bytes(const std::vector<NamedTensor>& parameters) {
@@ -65,6 +65,7 @@ GradientSum::GradientSum(dist::Group& group, std::vector<NamedTensor> parameters
     node->add_post_hook(std::make_unique<Hook>(self_, i));
     nodes_.push_back(std::make_shared<decltype(node)>(std::move(node)));
   }
+  ++buffers_.back().size;  // the number of processes that failed, behind the gradients
   for (Buffer& buffer : buffers_) {
     const torch::Tensor& like = parameters_[buffer.parts.front().first].tensor;
     buffer.values = torch::zeros({buffer.size}, like.options().requires_grad(false));
@@ -84,6 +85,7 @@ void GradientSum::begin() {
   started_ = 0;
   for (Buffer& buffer : buffers_) {
     buffer.values.zero_();
+    group_.expect_sum(buffer.values);
     buffer.missing = buffer.parts.size();
     buffer.wait = nullptr;
     for (const auto& [index, place] : buffer.parts) {
@@ -115,13 +117,18 @@ void GradientSum::start_complete_buffers(bool all) {
   }
 }
 
-void GradientSum::finish_backward() { start_complete_buffers(/*all=*/true); }
+void GradientSum::finish_backward(bool failed) {
+  TORCH_CHECK(!failed || started_ < buffers_.size(), "a step failed after its last sum had started");
+  if (failed) buffers_.back().values[-1] = 1.0;
+  start_complete_buffers(/*all=*/true);
+}
 
-void GradientSum::wait() {
+bool GradientSum::wait() {
   for (Buffer& buffer : buffers_) {
     if (buffer.wait) buffer.wait();
     buffer.wait = nullptr;
   }
+  return buffers_.back().values[-1].item<double>() > 0.0;
 }
 
 }  // namespace renorm::train

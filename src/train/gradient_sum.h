@@ -26,10 +26,11 @@ class GradientSum {
   void begin();
   // Before the backward pass of the last pass of a step.
   void expect_last_pass();
-  // After it, or instead of it if a pass failed: starts the sums that are still missing.
-  void finish_backward();
-  // Waits for all sums.
-  void wait();
+  // After it, or instead of it if this process failed: starts the sums that are still missing. A failure is
+  // part of the last one.
+  void finish_backward(bool failed);
+  // Waits for all sums. Returns whether a process failed.
+  bool wait();
 
  private:
   struct Buffer;

@@ -182,7 +182,7 @@ class Session {
     together([&] {
       if (!leads_) dataset = open_checked(start);
     });
-    if (group_ != nullptr) check_same_data(dataset->description, *group_);
+    if (group_ != nullptr) check_same_data(*dataset, *group_);
     together([&] { build(start, std::move(*dataset)); });
   }
 
@@ -194,7 +194,7 @@ class Session {
     }
     stop_alone_if_requested();
     data::OpenOptions options;
-    options.threads = at::get_num_threads();
+    options.threads = request_.threads > 0 ? request_.threads : at::get_num_threads();
     options.progress = [this](int64_t done, int64_t total) {
       observer_.data_progress(done, total);
       stop_alone_if_requested();
@@ -373,7 +373,11 @@ class Session {
 
 }  // namespace
 
-RunResult run(const RunRequest& request, Observer& observer) { return Session(request, observer).run(); }
+RunResult run(const RunRequest& request, Observer& observer) try {
+  return Session(request, observer).run();
+} catch (const dist::WorkerLost& lost) {  // by the constructor
+  throw Interrupted(fmt::format("{} before the first step; start again with --resume", lost.what()));
+}
 
 data::Dataset open_data(const Config& config, data::OpenOptions options) {
   const int threads = config.loader_threads > 0 ? config.loader_threads : config.threads;

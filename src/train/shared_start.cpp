@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/errors.h"
 #include "base/text.h"
 #include "train/config_file.h"
@@ -13,6 +15,9 @@
 
 namespace renorm::train {
 namespace {
+
+// Of each split, compared over all processes.
+constexpr int64_t kSampledImages = 32;
 
 // Compares the texts of all processes with rank 0's. `difference` makes a sentence of the first that differs.
 template <typename Difference>
@@ -51,6 +56,25 @@ std::string differing_setting(const std::string& theirs, const std::string& ours
   return "the settings are not those of rank 0; start all processes with the same settings";
 }
 
+// Of up to kSampledImages images, from the first to the last. An image that cannot be read is reported when
+// it is used.
+std::string hash_of_samples(const data::Split& split) {
+  std::string bytes;
+  const int64_t count = std::min(kSampledImages, split.size());
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = count == 1 ? 0 : i * (split.size() - 1) / (count - 1);
+    try {
+      const torch::Tensor image = split.load({{index, 0}}).images.contiguous();
+      bytes.append(reinterpret_cast<const char*>(image.data_ptr<float>()), image.nbytes());
+    } catch (const DataError&) {
+      bytes += "unreadable";
+    } catch (const MissingInputError&) {
+      bytes += "missing";
+    }
+  }
+  return sha256(bytes);
+}
+
 }  // namespace
 
 Start shared_start(const Start& start, dist::Group& group) {
@@ -79,9 +103,14 @@ void check_same_request(const RunRequest& request, dist::Group& group) {
              [](const std::string&, const std::string&) { return "--resume is not as on rank 0"; });
 }
 
-void check_same_data(const data::Description& data, dist::Group& group) {
-  const std::string text =
-      fmt::format("{} {} {}", data.fingerprint, fmt::join(data.mean, " "), fmt::join(data.std, " "));
+void check_same_data(const data::Dataset& dataset, dist::Group& group) {
+  const data::Description& data = dataset.description;
+  std::string text;
+  group.together([&] {
+    text =
+        fmt::format("{} {} {} {} {}", data.fingerprint, fmt::join(data.mean, " "), fmt::join(data.std, " "),
+                    hash_of_samples(*dataset.plain_train), hash_of_samples(*dataset.test));
+  });
   check_same(text, group, [&](const std::string&, const std::string&) {
     return fmt::format("the data '{}' is not what it is on rank 0; all machines need the same files",
                        printable(data.spec));

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "data/description.h"
+#include "data/dataset.h"
 #include "dist/group.h"
 #include "train/config.h"
 #include "train/run.h"
@@ -24,6 +24,7 @@ Start shared_start(const Start& start, dist::Group& group);
 // Throw UsageError in all processes if one has other versions of the program, other settings (threads may
 // differ) or other data than rank 0.
 void check_same_request(const RunRequest& request, dist::Group& group);
-void check_same_data(const data::Description& data, dist::Group& group);
+// Of the data, what its description has and a sample of the images are compared.
+void check_same_data(const data::Dataset& dataset, dist::Group& group);
 
 }  // namespace renorm::train

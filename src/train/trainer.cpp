@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -53,8 +54,7 @@ void check_processes(const Config& config, int processes) {
   if (config.norm == NormKind::kNative) {
     throw UsageError(
         "--norm native cannot be trained by several processes: each would have averages of its own; use "
-        "--norm "
-        "batchnorm");
+        "--norm batchnorm");
   }
 }
 
@@ -96,6 +96,7 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
   if (group_ != nullptr) {
     check_processes(config_, group_->size());
     gradient_sum_ = std::make_unique<GradientSum>(*group_, parameters_);
+    step_sum_ = std::make_unique<StepSum>(*group_, layers_);
     if (config_.sync_norm) synchronize_layers();
   }
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
@@ -148,10 +149,15 @@ data::DrawnBatch Trainer::load_pass() {
   };
   // Synchronized layers communicate, so a process that has no images must not leave the others alone in the
   // pass.
-  if (group_ != nullptr && config_.sync_norm) {
-    group_->together(load);
-  } else {
+  if (group_ == nullptr || !config_.sync_norm) {
     load();
+    return std::move(*drawn);
+  }
+  try {
+    group_->together(load);
+  } catch (...) {
+    error_is_shared_ = true;
+    throw;
   }
   return std::move(*drawn);
 }
@@ -181,7 +187,10 @@ int64_t Trainer::run_pass(StepResult* result, bool is_last) {
   result->times.forward += watch.lap();
 
   // The gradient is the mean over all examples of the step, in all passes and processes.
-  if (is_last && gradient_sum_) gradient_sum_->expect_last_pass();
+  if (is_last && gradient_sum_) {
+    step_sum_->start(*result, /*failed=*/false);
+    gradient_sum_->expect_last_pass();
+  }
   (loss / examples).backward();
   result->times.backward += watch.lap();
   return static_cast<int64_t>(draws.size());
@@ -216,29 +225,25 @@ void Trainer::abandon_step() {
 }
 
 void Trainer::run_passes(StepResult* result) {
-  for (int64_t done = 0; done < share_;) done += run_pass(result, share_ - done <= pass_);
+  for (int64_t done = 0; done < share_;) {
+    if (done > 0 && group_ != nullptr) group_->check_members();
+    done += run_pass(result, share_ - done <= pass_);
+  }
 }
 
 void Trainer::sum_over_processes(const std::exception_ptr& error, StepResult* result) {
+  if (error && error_is_shared_) std::rethrow_exception(error);
+  if (error && config_.sync_norm) {
+    group_->leave();  // the others may wait for sums in the middle of a pass
+    std::rethrow_exception(error);
+  }
   Stopwatch watch;
   const torch::NoGradGuard no_grad;
-  gradient_sum_->finish_backward();
-  enum { kFailed, kStop, kLoss, kCorrect, kSkipped, kResults };
-  torch::Tensor values = torch::cat({torch::zeros({kResults}, torch::kDouble), collected(*model_)});
-  auto* own = values.data_ptr<double>();
-  own[kFailed] = error ? 1.0 : 0.0;
-  own[kStop] = result->stop ? 1.0 : 0.0;
-  own[kLoss] = result->loss;
-  own[kCorrect] = static_cast<double>(result->correct);
-  own[kSkipped] = static_cast<double>(result->skipped_images);
-  group_->sum(values);
-  gradient_sum_->wait();
-  if (own[kFailed] > 0.0) group_->agree(error);
-  result->stop = own[kStop] > 0.0;
-  result->loss = own[kLoss];
-  result->correct = static_cast<int64_t>(own[kCorrect]);
-  result->skipped_images = static_cast<int64_t>(own[kSkipped]);
-  set_collected(*model_, values.slice(0, kResults));
+  step_sum_->start(*result, error != nullptr);
+  gradient_sum_->finish_backward(error != nullptr);
+  const bool failed_early = step_sum_->finish(result);
+  const bool failed_late = gradient_sum_->wait();
+  if (failed_early || failed_late) group_->agree(error);
   result->times.wait += watch.lap();
 }
 
@@ -247,8 +252,10 @@ StepResult Trainer::step(bool stop) try {
   StepResult result;
   result.stop = stop;
   result.examples = config_.workers * config_.minibatch;
+  error_is_shared_ = false;
   if (gradient_sum_) {
     gradient_sum_->begin();
+    step_sum_->begin();
   } else {
     for (NamedTensor& parameter : parameters_) {
       torch::Tensor& gradient = parameter.tensor.mutable_grad();
@@ -311,16 +318,23 @@ std::vector<record::LayerClips> Trainer::clips() const { return clip_records(lay
 
 void Trainer::check_agreement() {
   if (group_ == nullptr) return;
-  const std::vector<std::string> hashes = group_->gather(sha256(encode_tensors(named_state(*model_))));
+  std::string own;
+  for (const auto& [name, bytes] : encode()) own += sha256(bytes);
+  const std::vector<std::string> hashes = group_->gather(own);
+  // Most of them are right.
+  const auto count = [&](const std::string& one) { return std::count(hashes.begin(), hashes.end(), one); };
+  const std::string& common =
+      *std::max_element(hashes.begin(), hashes.end(),
+                        [&](const std::string& a, const std::string& b) { return count(a) < count(b); });
   std::vector<std::string> others;
-  for (int rank = 1; rank < group_->size(); ++rank) {
-    if (hashes[rank] != hashes[0]) others.push_back(group_->name_of(rank));
+  for (int rank = 0; rank < group_->size(); ++rank) {
+    if (hashes[rank] != common) others.push_back(group_->name_of(rank));
   }
   if (others.empty()) return;
   const std::string message = fmt::format(
-      "step {}: the weights of {} differ from those of {}; nothing is saved; check memory and CPU of these "
-      "machines, and whether they have the same libraries",
-      steps_done_, fmt::join(others, ", "), group_->name_of(0));
+      "step {}: the weights of {} differ from those of the other processes; nothing is saved; check memory "
+      "and CPU of these machines, and whether they have the same libraries",
+      steps_done_, fmt::join(others, ", "));
   group_->agree(std::make_exception_ptr(InternalError(message)));
 }
 

@@ -20,38 +20,10 @@
 #include "train/gradient_sum.h"
 #include "train/learning_rate.h"
 #include "train/optimizer.h"
+#include "train/step_result.h"
 #include "train/weight_average.h"
 
 namespace renorm::train {
-
-// Seconds of a step by part.
-struct StepTimes {
-  double load = 0.0;     // sampling, and loading or waiting for images loaded in advance
-  double forward = 0.0;  // including the loss
-  double backward = 0.0;
-  double optimizer = 0.0;
-  double other = 0.0;  // averages of statistics and of weights, checks
-  double wait = 0.0;   // for the sums over all processes
-
-  double all() const { return load + forward + backward + optimizer + other + wait; }
-};
-
-struct StepResult {
-  double loss = 0.0;  // mean over the step's examples, label smoothing included
-  int64_t correct = 0;
-  int64_t examples = 0;
-  double learning_rate = 0.0;
-  double gradient_norm = 0.0;  // before clipping
-  double r_max = 1.0;
-  double d_max = 0.0;
-  int64_t skipped_images = 0;  // that could not be read
-  bool stop = false;           // whether a process was asked to stop
-  StepTimes times;             // of this process
-
-  double accuracy() const {  // percent
-    return 100.0 * static_cast<double>(correct) / static_cast<double>(examples);
-  }
-};
 
 // With a group, its processes share each step: each takes its part of the workers, and all end with the same
 // weights and averages. All of them call the same functions in the same order. Only step(), clips(),
@@ -86,7 +58,8 @@ class Trainer {
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }
   int64_t pass() const { return pass_; }  // examples per pass through the model
 
-  // Throws InternalError unless all processes have the same weights and averages; it names those that differ.
+  // Throws InternalError unless all processes have the same weights, averages and state of the optimizer; it
+  // names those that differ from most.
   void check_agreement();
 
   // On the test split, with averaged and with raw weights (the same if the run has no average).
@@ -129,6 +102,8 @@ class Trainer {
   std::vector<NamedLayer> layers_;
   std::vector<NamedTensor> parameters_;
   std::unique_ptr<GradientSum> gradient_sum_;  // null: one process
+  std::unique_ptr<StepSum> step_sum_;          // null: one process
+  bool error_is_shared_ = false;               // all processes have the error of the step
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
   LearningRate learning_rate_;

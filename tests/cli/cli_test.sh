@@ -248,7 +248,7 @@ import json, sys
 figures = json.load(open(sys.argv[1]))
 assert figures["one"]["processes"] == 1 and figures["shared"]["processes"] == 2, figures
 assert len(figures["speed_over_one_each"]) == 2 and figures["shared"]["step_ms"] > 0, figures
-assert [one["workers"] for one in figures["projection"]["workers"]][-1] == 1024, figures["projection"]
+assert [one["processes"] for one in figures["projection"]["sizes"]][-1] == 1024, figures["projection"]
 EOF
 oldest=$("$renorm" doctor | sed -n 's/.*compiled for this CPU: //p' | awk '{ print $NF }')
 quietly 0 bench layer --quick --simd "$oldest" --shapes 32x64,8x16x6x6 --json "$work/figures.json"
