@@ -65,8 +65,14 @@ class RefusalTest(WorkersTest):
         self.check_refused(launch, 2, "--norm native cannot be trained by several processes")
         self.assertFalse(os.path.exists(self.path("new/metrics.jsonl")))
 
-    def test_other_data(self):
-        """The same relative path in two folders with different images."""
+    def test_more_images(self):
+        self.check_other_data(lambda rank: [10 * image for image in range(8 + rank)])
+
+    def test_other_contents(self):
+        self.check_other_data(lambda rank: [10 * image + rank for image in range(8)])
+
+    def check_other_data(self, colours_of):
+        """The same relative path in two folders with different images, given by their colours."""
         self.launches += 1
         ranks = []
         for rank in range(2):
@@ -74,9 +80,9 @@ class RefusalTest(WorkersTest):
                 for label in ("a", "b"):
                     folder = self.path(f"machine-{rank}/images/{split}/{label}")
                     os.makedirs(folder)
-                    for image in range(8 + rank):
+                    for image, colour in enumerate(colours_of(rank)):
                         with open(f"{folder}/{image}.png", "wb") as file:
-                            file.write(png(10 * image + (100 if label == "b" else 0)))
+                            file.write(png(colour + (100 if label == "b" else 0)))
             command = self.command("new", "--data", "folder:images", "--image-size", "12", "--steps", "2")
             ranks.append(self.start(f"rank-{rank}", command, slurm_variables(rank, 2), self.path(f"machine-{rank}")))
         launch = Launch(ranks)

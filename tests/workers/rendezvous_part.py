@@ -1,4 +1,5 @@
 """A rank that is killed during the rendezvous, and what a killed launch leaves of it."""
+import os
 import socket
 import time
 
@@ -13,13 +14,20 @@ class RendezvousTest(KilledRunTest):
 
     def check_rendezvous(self, size):
         """Kills a rank before, while and after the ranks meet."""
-        for pause in (0.05, 0.3, self.random.uniform(0.3, 0.6)):
+        rank = self.random.randrange(size)
+        with self.start_run(size) as launch:
+            # Before a process has loaded LibTorch nobody knows of it, so the others wait for it.
+            self.kill(launch, rank, limit=TIMEOUT + 4.0)
+        for pause in (0.0, self.random.uniform(0.0, 0.1), self.random.uniform(0.1, 0.4)):
             rank = self.random.randrange(size)
             with self.start_run(size) as launch:
+                wait_for("a mark of the rank", lambda: self.has_mark(rank), launch, pause=0.002)
                 time.sleep(pause)
-                # The others load LibTorch before their time begins.
-                self.kill(launch, rank, limit=TIMEOUT + 4.0)
+                self.kill(launch, rank)
         self.finish_run(size)
+
+    def has_mark(self, rank):
+        return any(os.path.exists(self.path(f"run/{place}/rank-{rank}")) for place in self.meeting_places())
 
     def test_rendezvous_of_2(self):
         self.check_rendezvous(2)
@@ -47,8 +55,8 @@ class RendezvousTest(KilledRunTest):
 
     def test_rank_0_is_killed_at_its_address(self):
         """The other rank waits for a third one, by way of rank 0."""
-        with self.launch(2, "run", *SETTINGS,
-                         variables_of=lambda rank: torchrun_variables(rank, 3, self.port)) as launch:
+        with self.launch(2, "run", *SETTINGS, "--rendezvous", f"tcp://127.0.0.1:{self.port}",
+                         variables_of=lambda rank: torchrun_variables(rank, 3)) as launch:
             wait_for("rank 0 listening", self.is_answered, launch)
             time.sleep(2.0)  # until rank 1 has found it
             self.kill(launch, 0)

@@ -26,6 +26,12 @@ class SameTest(WorkersTest):
             self.assertEqual(rank.out, "")
             self.assertEqual(rank.err[:500], "")
 
+    def test_address_alone(self):
+        """Without LOCAL_WORLD_SIZE the processes may be on several machines."""
+        port = free_port()
+        self.train(2, "of-2", "--steps", "3", variables_of=lambda rank: {
+            "RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+
     def test_torchrun_without_its_store(self):
         """A torchrun that does not listen at the address itself."""
         port = free_port()
