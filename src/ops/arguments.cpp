@@ -1,5 +1,9 @@
 #include "ops/arguments.h"
 
+#include <ATen/Dispatch.h>
+
+#include "kernels/averages.h"
+
 namespace renorm::ops {
 
 at::ScalarType statistics_type(at::ScalarType input) {
@@ -108,6 +112,33 @@ void check_statistics(const char* op, const char* name, const OptionalTensor& op
   check_type(op, name, tensor, input);
 }
 
+// Whether the values are in the host's memory: tensors of torch.func and of tracing only report a device.
+bool is_readable(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kWrapped{c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                                         c10::DispatchKey::FuncTorchGradWrapper,
+                                         c10::DispatchKey::FuncTorchBatched};
+  return tensor.is_cpu() && !tensor.key_set().has_any(kWrapped) && !composite_is_forced();
+}
+
+// Averages that no training produces: dividing by them would give infinities or a wrong sign. Only the CPU
+// reads them: on other devices the host would wait.
+void check_averages(const char* op, const OptionalTensor& running_mean, const OptionalTensor& running_std) {
+  if (!running_std.has_value() || !running_std->defined()) return;
+  if (!is_readable(*running_mean) || !is_readable(*running_std)) return;
+  const at::Tensor mean = running_mean->contiguous();
+  const at::Tensor std = running_std->contiguous();
+  AT_DISPATCH_FLOATING_TYPES(std.scalar_type(), "renorm::check_averages", [&] {
+    const auto* stds = std.data_ptr<scalar_t>();
+    const int64_t bad_std = kernels::find_not_positive(stds, std.numel());
+    TORCH_CHECK(bad_std < 0, op, ": running_std must be finite and > 0, got ", stds[bad_std], " in channel ",
+                bad_std);
+    const auto* means = mean.data_ptr<scalar_t>();
+    const int64_t bad_mean = kernels::find_non_finite(means, mean.numel());
+    TORCH_CHECK(bad_mean < 0, op, ": running_mean must be finite, got ", means[bad_mean], " in channel ",
+                bad_mean);
+  });
+}
+
 }  // namespace
 
 void check_batch_renorm(const ForwardArguments& a) {
@@ -123,6 +154,7 @@ void check_batch_renorm(const ForwardArguments& a) {
   check_eps(a.op, a.eps, a.input);
   check_clip(a.op, a.limits, a.input);
   check_groups(a.op, a.group_size, a.input);
+  check_averages(a.op, a.running_mean, a.running_std);
 }
 
 void check_batch_renorm_backward(const BackwardArguments& a) {
@@ -153,6 +185,7 @@ void check_batch_renorm_inference(const InferenceArguments& a) {
   check_per_channel(op, "running_mean", a.running_mean, a.input);
   check_per_channel(op, "running_std", a.running_std, a.input);
   check_residual(op, a.residual, a.input);
+  check_averages(op, a.running_mean, a.running_std);
 }
 
 void check_move_averages(const at::Tensor& running_mean, const at::Tensor& running_std,
@@ -206,6 +239,7 @@ void check_merge(const MergeArguments& a) {
                 " channels, got ", average->scalar_type(), " of sizes ", average->sym_sizes());
     check_device(op, "an average", *average, rows);
   }
+  check_averages(op, a.running_mean, a.running_std);
 }
 
 void check_apply(const ApplyArguments& a) {

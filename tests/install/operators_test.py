@@ -248,6 +248,14 @@ class Derivatives(unittest.TestCase):
         self.assertEqual(hessian.shape, x.shape + x.shape)
 
     @unittest.skipUnless(has_func, "no torch.func")
+    def test_bad_averages_raise_under_function_transforms(self):
+        x, mean, std = torch.randn(4, 2, 3), torch.zeros(2), torch.tensor([1.0, 0.0])
+        for function in (lambda x: ops.batch_renorm(x, None, None, mean, std)[0].sum(),
+                         lambda x: ops.batch_renorm_inference(x, None, None, mean, std).sum()):
+            with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0, got 0 in channel 1"):
+                torch.func.grad(function)(x)
+
+    @unittest.skipUnless(has_func, "no torch.func")
     def test_forward_mode_raises(self):
         x, w, b, residual = (t.detach() for t in self.arguments())
         with self.assertRaisesRegex(RuntimeError, "forward-mode differentiation is not supported"):

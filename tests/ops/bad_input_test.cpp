@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(Gradients, BadInputOfBackward, ::testing::ValuesIn(bad_
 // Averages that training cannot produce.
 TEST(BadInput, NamesTheChannelOfABadAverage) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
     for (const double bad : {0.0, -1.0, kInfinity, std::nan("")}) {
       Case c;
       c.type = type;

@@ -44,7 +44,6 @@ ForwardTensors batch_renorm_cpu(const ForwardArguments& a) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
     const Parameter<P> w(a.weight), b(a.bias), mean(a.running_mean), std(a.running_std);
-    check_averages(a.op, mean.get(), std.get(), x.shape.c);
     kernels::forward<T>({x.layout,
                          x.shape,
                          groups_of(x.shape.n, a.group_size, a.grouping),
@@ -127,7 +126,6 @@ at::Tensor batch_renorm_inference_cpu(const InferenceArguments& a) {
     using T = decltype(zero);
     using P = kernels::Stat<T>;
     const Parameter<P> w(a.weight), b(a.bias), mean(a.running_mean), std(a.running_std);
-    check_averages(kInferenceOp, mean.get(), std.get(), x.shape.c);
     kernels::inference<T>({x.layout, x.shape, kernel_activation(a.activation), data<T>(x.tensor), w.get(),
                            b.get(), mean.get(), std.get(), data<T>(output), data_or_null<T>(residual)},
                           parallel_for(a.input.numel()));

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 
-#include "kernels/averages.h"
 #include "kernels/problem.h"
 #include "ops/batch_renorm.h"
 
@@ -73,18 +72,6 @@ class Parameter {
  private:
   at::Tensor tensor_;
 };
-
-// Averages that no training produces: dividing by them would give infinities or a wrong sign.
-template <typename P>
-void check_averages(const char* op, const P* running_mean, const P* running_std, int64_t channels) {
-  if (running_std == nullptr) return;
-  const int64_t bad_std = kernels::find_not_positive(running_std, channels);
-  TORCH_CHECK(bad_std < 0, op, ": running_std must be finite and > 0, got ", running_std[bad_std],
-              " in channel ", bad_std);
-  const int64_t bad_mean = kernels::find_non_finite(running_mean, channels);
-  TORCH_CHECK(bad_mean < 0, op, ": running_mean must be finite, got ", running_mean[bad_mean], " in channel ",
-              bad_mean);
-}
 
 inline ClipLimits limits_of(const ClipSource& limits) {
   return limits.clip.at(limits.step.has_value() ? *limits.step->data_ptr<int64_t>() : 0);
