@@ -44,7 +44,7 @@ Renorm renorm_from(const Norm& norm, const ClipSchedule& clip, StepOrigin step) 
   const torch::NoGradGuard no_grad;
   const double eps = norm->options.eps();
   Renorm layer(BatchRenormOptions(norm->options.num_features())
-                   .eps(eps > 0.0 ? eps : std::numeric_limits<float>::min())
+                   .eps(static_cast<float>(eps) > 0.0F ? eps : std::numeric_limits<float>::min())
                    .momentum(norm->options.momentum())
                    .affine(norm->options.affine())
                    .track_running_stats(norm->options.track_running_stats())

@@ -143,7 +143,7 @@ TEST_F(Convert, DropsAFusedReluOnRequest) {
 
 TEST_F(Convert, TakesEveryLegalBatchNorm) {
   const auto x = torch::randn({16, 4}) * 3.0 + 1.0;
-  for (const double eps : {0.0, 1e-5}) {
+  for (const double eps : {0.0, 1e-50, 1e-5}) {
     for (const Optional<double> momentum :
          {Optional<double>(0.0), Optional<double>(1.0), Optional<double>()}) {
       auto norm = trained_batch_norm<torch::nn::BatchNorm1d>(

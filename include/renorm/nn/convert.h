@@ -17,9 +17,9 @@ namespace renorm {
 enum class StepOrigin { kRestart, kKeep };
 
 // A new layer with batchnorm's parameters, averages (running_std = sqrt(running_var + eps)), eps, momentum,
-// dtype (float32 for narrower ones), device and train/eval mode. Its inference equals batchnorm's. An eps of
-// 0 becomes the smallest normal float. Batchnorm without averages becomes a layer without them. A cumulative
-// average keeps its step in any case: it is the number of batches in the average.
+// dtype (float32 for narrower ones), device and train/eval mode. Its inference equals batchnorm's. An eps
+// that is 0 as a float becomes the smallest normal float. Batchnorm without averages becomes a layer without
+// them. A cumulative average keeps its step in any case: it is the number of batches in the average.
 RENORM_API BatchRenorm1d from_batch_norm(const torch::nn::BatchNorm1d& norm,
                                          const ClipSchedule& clip = ClipSchedule::paper(),
                                          StepOrigin step = StepOrigin::kRestart);
