@@ -125,13 +125,14 @@ TEST_F(Autograd, StatisticsHaveNoGradient) {
 TEST_F(Autograd, RejectsForwardModeInOneSentence) {
   for (const auto& [name, op] : operators()) {
     for (const bool requires_grad : {true, false}) {
-      for (int which = 0; which < 4; ++which) {
+      for (int which = 0; which < 6; ++which) {
         SCOPED_TRACE(::testing::Message() << name << " requires_grad " << requires_grad << " " << which);
         Tensors t = make_small();
         t.residual = at::randn_like(t.input);
         t.weight.requires_grad_(requires_grad);
         const auto level = torch::autograd::ForwardADLevel::get_next_idx();
-        at::Tensor* argument = std::vector<at::Tensor*>{&t.input, &t.weight, &t.bias, &t.residual}[which];
+        at::Tensor* argument = std::vector<at::Tensor*>{&t.input,    &t.weight,       &t.bias,
+                                                        &t.residual, &t.running_mean, &t.running_std}[which];
         *argument = at::_make_dual(*argument, at::ones_like(*argument), static_cast<int64_t>(level));
         const std::string message = message_of([&] { op(t); });
         EXPECT_NE(message.find("forward-mode differentiation is not supported"), std::string::npos)

@@ -218,6 +218,38 @@ TEST_F(Sync, ATensorThatRequiresAGradientIsAnError) {
   EXPECT_EQ(message_of([&] { ops::batch_renorm_statistics(x); }), "");
 }
 
+// Without this error tangents would silently be zero.
+TEST_F(Sync, ATangentIsAnError) {
+  const at::Tensor x = at::randn({4, 3});
+  const at::Tensor rows = ops::batch_renorm_statistics(x).unsqueeze(0);
+  const auto group = ops::batch_renorm_merge(rows, {}, {}, {}, kWide, 1e-5, at::kFloat);
+  const at::Tensor sums = ops::batch_renorm_backward_sums(x, x, {}, {}, group);
+  const at::Tensor ones = at::ones({3});
+  const auto level = static_cast<int64_t>(torch::autograd::ForwardADLevel::get_next_idx());
+  const auto dual = [&](const at::Tensor& tensor) {
+    return at::_make_dual(tensor, at::ones_like(tensor), level);
+  };
+  ops::GroupStatistics dual_group = group;
+  dual_group.batch_std = dual(group.batch_std);
+  const std::vector<std::function<void()>> calls{
+      [&] { ops::batch_renorm_statistics(dual(x)); },
+      [&] { ops::batch_renorm_merge(dual(rows), {}, {}, {}, kWide, 1e-5, at::kFloat); },
+      [&] {
+        ops::batch_renorm_merge(rows, dual(ones), ones, at::zeros({}, at::kLong), kWide, 1e-5, at::kFloat);
+      },
+      [&] { ops::batch_renorm_apply(dual(x), {}, {}, group); },
+      [&] { ops::batch_renorm_apply(x, dual(ones), {}, group); },
+      [&] { ops::batch_renorm_apply(x, {}, {}, dual_group); },
+      [&] { ops::batch_renorm_backward_sums(dual(x), x, {}, {}, group); },
+      [&] { ops::batch_renorm_backward_apply(x, x, {}, {}, group, dual(sums)); }};
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const std::string message = message_of(calls[i]);
+    EXPECT_NE(message.find("forward-mode differentiation is not supported"), std::string::npos)
+        << i << ": " << message;
+  }
+  torch::autograd::ForwardADLevel::release_idx(static_cast<uint64_t>(level));
+}
+
 TEST_F(Sync, WrongArgumentsAreErrorsOfOneSentence) {
   const at::Tensor x = at::randn({4, 3});
   const at::Tensor rows = ops::batch_renorm_statistics(x).unsqueeze(0);

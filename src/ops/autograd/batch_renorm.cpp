@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/autograd/tensors.h"
+
 namespace renorm::ops {
 namespace {
 
@@ -16,9 +18,6 @@ using torch::autograd::variable_list;
 // The differentiable arguments of an operator; absent ones are null.
 using Arguments = std::array<const at::Tensor*, 4>;
 
-const at::Tensor* pointer(const OptionalTensor& tensor) {
-  return tensor.has_value() && tensor->defined() ? &*tensor : nullptr;
-}
 Arguments arguments_of(const ForwardArguments& a) {
   return {&a.input, pointer(a.weight), pointer(a.bias), pointer(a.residual)};
 }
@@ -48,10 +47,15 @@ bool in_function_transform(const Arguments& arguments) {
   });
 }
 
-void check_no_tangent(const char* op, const Arguments& arguments) {
-  TORCH_CHECK(
-      !any(arguments, [](const at::Tensor& tensor) { return tensor._fw_grad(/*level=*/0).defined(); }), op,
-      ": forward-mode differentiation is not supported; use reverse mode");
+// The tensors that reverse mode holds constant.
+std::array<const at::Tensor*, 2> constants_of(const ForwardArguments& a) {
+  return {pointer(a.running_mean), pointer(a.running_std)};
+}
+std::array<const at::Tensor*, 2> constants_of(const InferenceArguments& a) {
+  return {&a.running_mean, &a.running_std};
+}
+std::array<const at::Tensor*, 5> constants_of(const BackwardArguments& a) {
+  return {&a.batch_mean, pointer(a.batch_mean_low), &a.batch_std, pointer(a.r), pointer(a.d)};
 }
 
 // Indices of the tensors saved by the forward of either operator; inference alone saves an output.
@@ -192,6 +196,7 @@ struct InferenceGradient : torch::autograd::Function<InferenceGradient> {
 ForwardTensors batch_renorm_autograd(const ForwardArguments& a) {
   const Arguments arguments = arguments_of(a);
   check_no_tangent(a.op, arguments);
+  check_no_tangent(a.op, constants_of(a));
   if (!requires_grad(arguments)) {
     at::AutoDispatchBelowADInplaceOrView below;
     return call_batch_renorm(a);
@@ -205,6 +210,7 @@ ForwardTensors batch_renorm_autograd(const ForwardArguments& a) {
 at::Tensor batch_renorm_inference_autograd(const InferenceArguments& a) {
   const Arguments arguments = arguments_of(a);
   check_no_tangent(kInferenceOp, arguments);
+  check_no_tangent(kInferenceOp, constants_of(a));
   if (!requires_grad(arguments)) {
     at::AutoDispatchBelowADInplaceOrView below;
     return call_batch_renorm_inference(a);
@@ -217,6 +223,7 @@ at::Tensor batch_renorm_inference_autograd(const InferenceArguments& a) {
 BackwardTensors batch_renorm_backward_autograd(const BackwardArguments& a) {
   const Arguments arguments = arguments_of(a);
   check_no_tangent(kBackwardOp, arguments);
+  check_no_tangent(kBackwardOp, constants_of(a));
   if (requires_grad(arguments)) return batch_renorm_backward_differentiable(a);
   at::AutoDispatchBelowADInplaceOrView below;
   return call_batch_renorm_backward(a);
