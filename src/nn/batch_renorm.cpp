@@ -1,13 +1,11 @@
 #include "renorm/nn/batch_renorm.h"
 
-#include <ATen/Dispatch.h>
 #include <torch/serialize/input-archive.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/averages.h"
 #include "nn/account.h"
 #include "nn/warnings.h"
 #include "ops/batch_renorm.h"
@@ -29,10 +27,23 @@ void count_step(at::Tensor* steps) {
   }
 }
 
-// Whether a module of dtype `held` accepts input of dtype `given`.
-bool accepts(at::ScalarType held, at::ScalarType given) {
-  if (held == at::kFloat) return given == at::kFloat || given == at::kBFloat16 || given == at::kHalf;
-  return held == given;
+// Copies the tensors that have the same names.
+void copy_tensors(const std::string& who, const torch::OrderedDict<std::string, torch::Tensor>& from,
+                  torch::OrderedDict<std::string, torch::Tensor> to, const Optional<torch::Device>& device) {
+  const auto check = [&](bool found, const std::string& name) {
+    TORCH_CHECK(found, who, ": clone: the copy must have '", name,
+                "' if and only if the original has; build both with the same affine, scale and "
+                "track_running_stats");
+  };
+  for (const auto& held : to) check(from.contains(held.key()), held.key());
+  for (const auto& item : from) {
+    torch::Tensor* copy = to.find(item.key());
+    check(copy != nullptr, item.key());
+    const torch::Tensor& original = item.value();
+    copy->set_data(original.detach().to(original.options().device(device.value_or(original.device())),
+                                        /*non_blocking=*/false, /*copy=*/true));
+    copy->set_requires_grad(original.requires_grad());
+  }
 }
 
 }  // namespace
@@ -255,12 +266,6 @@ std::shared_ptr<torch::nn::Module> BatchRenormLayer::clone(const Optional<torch:
   TORCH_CHECK(false, who(), ": this class must override clone() with clone_as<Class>() to be cloned");
 }
 
-void BatchRenormLayer::check_class(const std::type_info& expected) const {
-  const BatchRenormLayer& self = *this;
-  TORCH_CHECK(typeid(self) == expected, who(), ": the subclass ", c10::demangle(typeid(self).name()),
-              " must override clone() with clone_as<Class>() to be cloned");
-}
-
 void BatchRenormLayer::clone_(torch::nn::Module& other, const Optional<torch::Device>& device) {
   TORCH_CHECK(typeid(other) == typeid(BatchRenorm1dImpl) || typeid(other) == typeid(BatchRenorm2dImpl) ||
                   typeid(other) == typeid(BatchRenorm3dImpl),
@@ -281,20 +286,8 @@ BatchRenormOptions BatchRenormLayer::options_as_built() const {
 
 void BatchRenormLayer::copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device) {
   const torch::NoGradGuard no_grad;
-  const auto copy = [&](const char* name, const torch::Tensor& from, torch::Tensor* to) {
-    TORCH_CHECK(from.defined() == to->defined(), who(), ": clone: the copy must have ", name,
-                " if and only if the original has; build both with the same affine, scale and "
-                "track_running_stats");
-    if (!from.defined()) return;
-    to->set_data(from.detach().to(from.options().device(device.value_or(from.device())),
-                                  /*non_blocking=*/false, /*copy=*/true));
-    to->set_requires_grad(from.requires_grad());
-  };
-  copy("a weight", other.weight, &weight);
-  copy("a bias", other.bias, &bias);
-  copy("averages", other.running_mean, &running_mean);
-  copy("averages", other.running_std, &running_std);
-  copy("averages", other.num_batches_tracked, &num_batches_tracked);
+  copy_tensors(who(), other.named_parameters(/*recurse=*/false), named_parameters(/*recurse=*/false), device);
+  copy_tensors(who(), other.named_buffers(/*recurse=*/false), named_buffers(/*recurse=*/false), device);
   options = other.options;
   channels_ = other.channels_;
   use_batch_statistics_ = other.use_batch_statistics_;
@@ -346,82 +339,6 @@ void BatchRenormLayer::pretty_print(std::ostream& stream) const {
 std::string BatchRenormLayer::who() const {
   const std::string kind_name = std::string("renorm::") + kind_.name;
   return options.name().empty() ? kind_name : kind_name + " \"" + options.name() + "\"";
-}
-
-// ClipSchedule checks the limits.
-void BatchRenormLayer::check_options() const {
-  TORCH_CHECK(options.num_features() > 0, who(), ": num_features must be > 0, got ", options.num_features());
-  TORCH_CHECK(options.eps() > 0.0, who(), ": eps must be > 0, got ", options.eps());
-  const Optional<double>& momentum = options.momentum();
-  TORCH_CHECK(!momentum.has_value() || (*momentum >= 0.0 && *momentum <= 1.0), who(),
-              ": momentum must be in [0, 1], got ", momentum.value_or(0.0));
-  TORCH_CHECK(options.group_size() >= 0, who(), ": group_size must be >= 0, got ", options.group_size());
-  const Processes& processes = options.processes();
-  if (!processes.several()) return;
-  TORCH_CHECK(options.group_size() == 0, who(),
-              ": group_size must be 0 with statistics over several processes, got ", options.group_size());
-  TORCH_CHECK(processes.rank >= 0 && processes.rank < processes.count, who(),
-              ": processes.rank must be in [0, ", processes.count, "), got ", processes.rank);
-  TORCH_CHECK(processes.all_reduce != nullptr, who(), ": processes.all_reduce must be a function, got none");
-}
-
-void BatchRenormLayer::check_input(const torch::Tensor& input) const {
-  TORCH_CHECK(input.defined(), who(), ": input must be a tensor, got an undefined one");
-  TORCH_CHECK(input.dim() >= kind_.min_rank && input.dim() <= kind_.max_rank, who(), ": input must be ",
-              kind_.shapes, ", got ", input.dim(), " dimension(s)");
-  TORCH_CHECK(at::isFloatingType(input.scalar_type()), who(), ": input must have a floating dtype, got ",
-              input.scalar_type());
-  TORCH_CHECK(input.size(1) == channels_, who(), ": input must have ", channels_,
-              " channels in dimension 1, got ", input.size(1));
-  TORCH_CHECK(input.scalar_type() == at::kDouble || static_cast<float>(options.eps()) > 0.0F, who(),
-              ": eps must be > 0 as a Float, got ", options.eps());
-  const torch::Tensor& held = running_mean.defined() ? running_mean : bias;
-  if (!held.defined()) return;
-  TORCH_CHECK(input.device() == held.device(), who(), ": input must be on ", held.device(),
-              " like the module, got ", input.device());
-  TORCH_CHECK(
-      accepts(held.scalar_type(), input.scalar_type()), who(), ": input must be ",
-      held.scalar_type() == at::kFloat ? "Float, BFloat16 or Half" : c10::toString(held.scalar_type()),
-      " for a module of dtype ", held.scalar_type(), ", got ", input.scalar_type());
-}
-
-// Averages that training cannot produce. Other devices are not read.
-void BatchRenormLayer::check_averages() const {
-  if (!running_std.defined() || !running_std.is_cpu() || ops::composite_is_forced()) return;
-  const torch::Tensor mean = running_mean.contiguous();
-  const torch::Tensor std = running_std.contiguous();
-  AT_DISPATCH_FLOATING_TYPES(std.scalar_type(), "renorm::check_averages", [&] {
-    const scalar_t* stds = std.data_ptr<scalar_t>();
-    const int64_t bad = kernels::find_not_positive(stds, std.numel());
-    TORCH_CHECK(bad < 0, who(), ": running_std must be finite and > 0, got ", stds[bad], " in channel ", bad);
-    const scalar_t* means = mean.data_ptr<scalar_t>();
-    const int64_t wild = kernels::find_non_finite(means, mean.numel());
-    TORCH_CHECK(wild < 0, who(), ": running_mean must be finite, got ", means[wild], " in channel ", wild);
-  });
-}
-
-void BatchRenormLayer::check_residual(const torch::Tensor& input, const torch::Tensor& residual) const {
-  TORCH_CHECK(residual.sizes() == input.sizes(), who(), ": residual must have the sizes of input, ",
-              input.sizes(), ", got ", residual.sizes());
-  TORCH_CHECK(residual.scalar_type() == input.scalar_type() && residual.device() == input.device(), who(),
-              ": residual must have the dtype and device of input, ", input.scalar_type(), " on ",
-              input.device(), ", got ", residual.scalar_type(), " on ", residual.device());
-}
-
-void BatchRenormLayer::check_groups(const torch::Tensor& input, int64_t group_size) const {
-  const int64_t batch = input.size(0);
-  if (input.numel() == 0) return;
-  TORCH_CHECK(group_size == 0 || batch % group_size == 0, who(),
-              ": group_size must divide the batch, got group_size ", group_size, " and a batch of ", batch);
-  const int64_t examples = group_size == 0 ? batch : group_size;
-  const int64_t positions = input.numel() / (batch * input.size(1));
-  const char* remedy = is_training() && running_mean.defined() ? "use a larger batch or group_size, or eval()"
-                                                               : "use a larger batch or group_size";
-  TORCH_CHECK(
-      examples * positions > 1, who(),
-      ": input must have more than one value per channel and group when it is normalized with its own "
-      "statistics, got shape ",
-      input.sizes(), " and group_size ", group_size, "; ", remedy);
 }
 
 BatchRenorm1dImpl::BatchRenorm1dImpl(BatchRenormOptions options)

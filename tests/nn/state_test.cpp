@@ -1,4 +1,4 @@
-// Saved, loaded, cloned and converted layers continue training exactly.
+// Saved, loaded and converted layers continue training exactly.
 #include <sstream>
 
 #include "support.h"
@@ -10,11 +10,6 @@ using State = Seeded;
 
 constexpr int kStepsBefore = 7;
 constexpr int kStepsAfter = 9;
-
-// Moves through hold, ramp and plateau during the steps of these tests.
-BatchRenormOptions ramping() {
-  return BatchRenormOptions(4).momentum(0.1).clip(ClipSchedule::ramp(3, 3.0, 12, 5.0, 10));
-}
 
 torch::nn::Sequential model() {
   return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3).bias(false)),
@@ -31,15 +26,6 @@ void train(torch::nn::Sequential net, int first, int steps) {
     net->forward(torch::randn({6, 3, 5, 5}) * 2.0 + 1.0).square().mean().backward();
     optimizer.step();
   }
-}
-
-void expect_same_state(const torch::nn::Module& a, const torch::nn::Module& b) {
-  const auto compare = [](const auto& left, const auto& right) {
-    ASSERT_EQ(left.size(), right.size());
-    for (const auto& item : left) EXPECT_TRUE(torch::equal(item.value(), right[item.key()])) << item.key();
-  };
-  compare(a.named_parameters(), b.named_parameters());
-  compare(a.named_buffers(), b.named_buffers());
 }
 
 // Both nets have been trained for kStepsBefore steps.
@@ -120,53 +106,6 @@ TEST_F(State, CloneContinuesExactly) {
   train(net, 0, kStepsBefore);
   const auto clone = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
   expect_same_future(net, torch::nn::Sequential(clone));
-}
-
-// A user's model: LibTorch clones it by constructing a new one and copying its children one by one.
-struct OwnModelImpl : torch::nn::Cloneable<OwnModelImpl> {
-  OwnModelImpl() { OwnModelImpl::reset(); }
-  void reset() override { norm = register_module("norm", BatchRenorm2d(ramping())); }
-
-  BatchRenorm2d norm{nullptr};
-};
-
-TEST_F(State, CloneOfAModelCopiesItsLayers) {
-  OwnModelImpl net;
-  for (int step = 0; step < kStepsBefore; ++step) net.norm(torch::randn({6, 4, 5, 5}) + 1.0);
-  net.norm->options.momentum(0.25);
-  net.norm->eval();
-  const auto copy = std::dynamic_pointer_cast<OwnModelImpl>(net.clone());
-  expect_same_state(net, *copy);
-  EXPECT_EQ(copy->norm->step(), kStepsBefore);
-  EXPECT_EQ(*copy->norm->options.momentum(), 0.25);
-  EXPECT_FALSE(copy->norm->is_training());
-  EXPECT_EQ(copy->norm->clip_telemetry().values, 0);
-  EXPECT_FALSE(copy->norm->running_mean.is_alias_of(net.norm->running_mean));
-}
-
-TEST_F(State, CloneSharesNothing) {
-  BatchRenorm2d layer(ramping().statistics(Statistics::kDeferred).name("stem").group_size(2));
-  layer->eval();
-  layer->use_batch_statistics(true);
-  layer->train();
-  layer->forward(torch::randn({4, 4, 3, 3}));
-  const auto clone = std::dynamic_pointer_cast<BatchRenorm2dImpl>(layer->clone());
-  EXPECT_EQ(clone->clip_telemetry().values, 0);
-  EXPECT_FALSE(clone->commit());
-  EXPECT_EQ(clone->options.clip(), layer->options.clip());
-  EXPECT_EQ(clone->options.name(), "stem");
-  EXPECT_EQ(clone->options.group_size(), 2);
-  EXPECT_TRUE(clone->uses_batch_statistics());
-
-  const Snapshot before(*clone);
-  EXPECT_TRUE(layer->commit());
-  {
-    const torch::NoGradGuard no_grad;
-    layer->weight.fill_(7.0);
-  }
-  EXPECT_TRUE(Snapshot(*clone) == before);
-  EXPECT_EQ(clone->weight.max().item<float>(), 1.0F);
-  EXPECT_TRUE(clone->named_buffers()["running_mean"].is_same(clone->running_mean));
 }
 
 TEST_F(State, ConversionToDoubleAndBackContinuesExactly) {
@@ -273,92 +212,11 @@ TEST_F(State, NarrowDtypesMakeADoubleLayerFloat) {
   EXPECT_EQ(layer->forward(torch::randn({4, 4}).to(torch::kBFloat16)).scalar_type(), torch::kBFloat16);
 }
 
-TEST_F(State, CloneHasTheTensorsThatTheLayerWasBuiltWith) {
-  BatchRenorm1d layer(4);
-  randomize(*layer);
-  layer->options.affine(false).track_running_stats(false).num_features(9);
-  const auto clone = std::dynamic_pointer_cast<BatchRenorm1dImpl>(layer->clone());
-  expect_same_state(*layer, *clone);
-  EXPECT_EQ(clone->options.num_features(), 9);
-  BatchRenorm1d bare(BatchRenormOptions(4).affine(false).track_running_stats(false));
-  bare->options.affine(true).scale(false).track_running_stats(true);
-  EXPECT_TRUE(std::dynamic_pointer_cast<BatchRenorm1dImpl>(bare->clone())->parameters().empty());
-}
-
-// A model whose reset() builds its layer differently from the one that is cloned.
-struct OtherModelImpl : torch::nn::Cloneable<OtherModelImpl> {
-  explicit OtherModelImpl(bool affine = true) {
-    norm = register_module("norm", BatchRenorm1d(BatchRenormOptions(4).affine(affine)));
-  }
-  void reset() override { norm = register_module("norm", BatchRenorm1d(4)); }
-
-  BatchRenorm1d norm{nullptr};
-};
-
-// A subclass that does not say how it is cloned.
-struct SilentImpl : BatchRenorm2dImpl {
-  using BatchRenorm2dImpl::BatchRenorm2dImpl;
-  int own = 3;
-};
-
-// A model whose layer is such a subclass.
-struct SubclassModelImpl : torch::nn::Cloneable<SubclassModelImpl> {
-  SubclassModelImpl() { SubclassModelImpl::reset(); }
-  void reset() override { norm = register_module("norm", std::make_shared<SilentImpl>(ramping())); }
-
-  std::shared_ptr<SilentImpl> norm;
-};
-
-TEST_F(State, CloneOfAModelRefusesASubclassThatWouldLoseItsMembers) {
-  expect_message([] { SubclassModelImpl().clone(); }, {"SilentImpl", "must override clone_()"});
-}
-
 TEST_F(State, NumberOfChannelsIsReadAtConstruction) {
   BatchRenorm1d layer(4);
   layer->options.num_features(9);
   EXPECT_EQ(layer->channels(), 4);
   EXPECT_EQ(layer->forward(torch::randn({8, 4})).size(1), 4);
-}
-
-TEST_F(State, CloneIntoALayerOfOtherParametersSaysSo) {
-  expect_message([] { OtherModelImpl(false).clone(); }, {"clone", "a weight", "affine, scale"});
-}
-
-// A subclass that clones as itself.
-struct ScaledImpl : BatchRenorm2dImpl {
-  explicit ScaledImpl(BatchRenormOptions options) : BatchRenorm2dImpl(std::move(options)) {}
-  torch::Tensor forward(const torch::Tensor& input) override {
-    return 2.0 * BatchRenorm2dImpl::forward(input);
-  }
-  std::shared_ptr<torch::nn::Module> clone(const Optional<torch::Device>& device = {}) const override {
-    return clone_as<ScaledImpl>(device);
-  }
-};
-
-struct OwnKindImpl : BatchRenormLayer {
-  explicit OwnKindImpl(BatchRenormOptions options)
-      : BatchRenormLayer(std::move(options), {"OwnKind", 2, 2, "[N, C]"}) {}
-};
-
-TEST_F(State, SubclassesCloneAsThemselvesOrAreRefused) {
-  ScaledImpl scaled(ramping());
-  randomize(scaled);
-  const auto clone = scaled.clone();
-  ASSERT_NE(dynamic_cast<ScaledImpl*>(clone.get()), nullptr);
-  expect_same_state(scaled, *clone);
-  const std::shared_ptr<BatchRenormLayer> base = std::make_shared<ScaledImpl>(ramping());
-  base->eval();
-  const auto x = torch::randn({2, 4, 3, 3});
-  EXPECT_TRUE(torch::equal(base->forward(x), 2.0 * base->BatchRenormLayer::forward(x)));
-  expect_message([] { SilentImpl(ramping()).clone(); }, {"SilentImpl", "must override clone()"});
-  expect_message([] { OwnKindImpl(ramping()).clone(); }, {"renorm::OwnKind", "must override clone()"});
-  OwnKindImpl own(ramping());
-  EXPECT_EQ(own.forward(torch::randn({3, 4})).size(0), 3);
-  expect_message(
-      [&] {
-        own.forward(torch::randn({3, 4, 2}));
-      },
-      {"renorm::OwnKind: input must be [N, C], got 3"});
 }
 
 TEST_F(State, ResetRunningStatsKeepsParameters) {

@@ -84,4 +84,19 @@ struct Snapshot {
   int64_t counted;
 };
 
+// Moves through hold, ramp and plateau within 12 steps.
+inline BatchRenormOptions ramping() {
+  return BatchRenormOptions(4).momentum(0.1).clip(ClipSchedule::ramp(3, 3.0, 12, 5.0, 10));
+}
+
+// The same parameters and buffers, bit by bit.
+inline void expect_same_state(const torch::nn::Module& a, const torch::nn::Module& b) {
+  const auto compare = [](const auto& left, const auto& right) {
+    ASSERT_EQ(left.size(), right.size());
+    for (const auto& item : left) EXPECT_TRUE(torch::equal(item.value(), right[item.key()])) << item.key();
+  };
+  compare(a.named_parameters(), b.named_parameters());
+  compare(a.named_buffers(), b.named_buffers());
+}
+
 }  // namespace renorm::testing

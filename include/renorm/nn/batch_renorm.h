@@ -152,7 +152,7 @@ class RENORM_API BatchRenormLayer : public torch::nn::Module {
   BatchRenormLayer(BatchRenormOptions options, const Kind& kind);
 
   // clone() of the class Layer, which has a constructor from BatchRenormOptions. Throws if the dynamic class
-  // is another one, whose own members would be lost.
+  // is another one, whose own members would be lost, or if it has child modules.
   template <class Layer>
   std::shared_ptr<torch::nn::Module> clone_as(const Optional<torch::Device>& device) const {
     check_class(typeid(Layer));
@@ -161,8 +161,8 @@ class RENORM_API BatchRenormLayer : public torch::nn::Module {
     return copy;
   }
 
-  // Copies tensors, options and modes of `other`, which was built with the same affine, scale and
-  // track_running_stats.
+  // Copies all parameters and buffers by name, options and modes of `other`, which was built with the same
+  // affine, scale and track_running_stats. Children and plain members are not copied.
   void copy_state(const BatchRenormLayer& other, const Optional<torch::Device>& device);
   // Called by a Cloneable parent. A subclass with members of its own overrides it as well as clone().
   // LibTorch's own Cloneable is a virtual base in some releases and not in others, so it is not used.
