@@ -50,6 +50,18 @@ TEST_F(Fold, WorksForConv3dAndANormWithoutParameters) {
                BatchRenorm3d(BatchRenormOptions(3).affine(false)), {2, 2, 4, 5, 3});
 }
 
+TEST_F(Fold, DropsAFusedReluIfTold) {
+  torch::nn::Conv2d layer(3, 4, 3);
+  BatchRenorm2d norm(BatchRenormOptions(4).activation(Activation::kRelu));
+  randomize(*norm);
+  norm->eval();
+  auto folded = fold(layer, norm, FusedRelu::kDrop);
+  const auto x = torch::randn({5, 3, 6, 6});
+  const auto expected = norm->forward(layer->forward(x));
+  EXPECT_LE(relative_error(torch::relu(folded->forward(x)), expected), kFloatTolerance);
+  EXPECT_LT(folded->forward(x).min().item<float>(), 0.0F) << "nothing for the ReLU to do";
+}
+
 TEST_F(Fold, LeavesTheLayerAndTheRandomNumbersAlone) {
   torch::nn::Conv2d layer(3, 4, 3);
   BatchRenorm2d norm(4);
