@@ -89,7 +89,8 @@ torch::Tensor BatchRenormLayer::run(const torch::Tensor& input, const Ending& en
   check_averages();
   if (is_training()) return train_on(input, ending);
   if (use_batch_statistics_ || !running_mean.defined()) return infer_by_batch(input, ending);
-  if (account_->waiting_groups() > 0 && options.warnings()) {
+  const bool can_commit = options.statistics() == Statistics::kDeferred && account_->waiting_groups() > 0;
+  if (can_commit && options.warnings()) {
     warn_of_uncommitted(who(), account_->waiting_groups());
   }
   return ops::batch_renorm_inference(input, weight, bias, running_mean, running_std, ending.activation,

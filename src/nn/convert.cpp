@@ -199,18 +199,29 @@ bool holds(torch::nn::Module& parent, const std::shared_ptr<torch::nn::Module>& 
   return false;
 }
 
-// Children for which `wanted` holds, each with its parent.
-template <class Wanted>
-void find_places(torch::nn::Module& parent, const std::string& prefix, const Wanted& wanted,
-                 std::vector<Place>* places) {
+// Children of these kinds, each with its parent, once per path.
+template <class... Kinds>
+void find_places(torch::nn::Module& parent, const std::string& prefix, std::vector<Place>* places) {
   for (const auto& child : parent.named_children()) {
     const std::string path = prefix.empty() ? child.key() : prefix + "." + child.key();
-    if (wanted(*child.value(), path)) {
+    if (is_any<Kinds...>(*child.value())) {
       places->push_back({&parent, child.key(), path, child.value()});
     } else {
-      find_places(*child.value(), path, wanted, places);
+      find_places<Kinds...>(*child.value(), path, places);
     }
   }
+}
+
+// Throws if a selected place cannot get a new module.
+template <class... Kinds>
+void check_place(const char* function, const Place& place) {
+  const torch::nn::Module& module = *place.module;
+  TORCH_CHECK((... || (typeid(module) == typeid(Kinds))), function, ": '", place.path, "' is a ",
+              c10::demangle(typeid(module).name()), ", a subclass that cannot be replaced; exclude it");
+  const torch::nn::Module& parent = *place.parent;
+  TORCH_CHECK(holds(*place.parent, place.module), function, ": '", place.path, "' is a member of ",
+              c10::demangle(typeid(parent).name()),
+              ", whose type only that class can change; change it there or exclude it");
 }
 
 // Puts `holder`'s module in the place of the old one, in the container and among the registered children.
@@ -252,21 +263,22 @@ std::vector<Place> places_of(const char* function, torch::nn::Module& model, con
   TORCH_CHECK((!is_any<Kinds...>(model)), function,
               ": the model must contain the layers, got a single layer; use ",
               function == std::string("renorm::convert") ? "from_batch_norm" : "to_batch_norm");
+  std::vector<Place> all;
+  find_places<Kinds...>(model, "", &all);
   std::vector<Place> places;
-  find_places(
-      model, "",
-      [&](const torch::nn::Module& module, const std::string& path) {
-        return is_any<Kinds...>(module) && selected(selection, path);
-      },
-      &places);
+  std::map<const torch::nn::Module*, std::string> others;  // paths that are not selected
+  for (const Place& place : all) {
+    if (selected(selection, place.path)) {
+      places.push_back(place);
+    } else {
+      others.emplace(place.module.get(), place.path);
+    }
+  }
   for (const Place& place : places) {
-    const torch::nn::Module& module = *place.module;
-    TORCH_CHECK((... || (typeid(module) == typeid(Kinds))), function, ": '", place.path, "' is a ",
-                c10::demangle(typeid(module).name()), ", a subclass that cannot be replaced; exclude it");
-    const torch::nn::Module& parent = *place.parent;
-    TORCH_CHECK(holds(*place.parent, place.module), function, ": '", place.path, "' is a member of ",
-                c10::demangle(typeid(parent).name()),
-                ", whose type only that class can change; change it there or exclude it");
+    check_place<Kinds...>(function, place);
+    const auto other = others.find(place.module.get());
+    TORCH_CHECK(other == others.end(), function, ": '", place.path, "' is also '", other->second,
+                "', which is not selected; select both or neither");
   }
   return places;
 }
@@ -338,9 +350,10 @@ torch::nn::Linear fold(const torch::nn::Linear& layer, const BatchRenorm1d& norm
 }
 
 std::vector<std::string> convert(torch::nn::Module& model, const ClipSchedule& clip,
-                                 const Selection& selection) {
+                                 const Selection& selection, StepOrigin step) {
   return replace_all<torch::nn::BatchNorm1d, torch::nn::BatchNorm2d, torch::nn::BatchNorm3d>(
-      "renorm::convert", model, selection, [&clip](const auto& norm) { return from_batch_norm(norm, clip); });
+      "renorm::convert", model, selection,
+      [&clip, step](const auto& norm) { return from_batch_norm(norm, clip, step); });
 }
 
 std::vector<std::string> revert(torch::nn::Module& model, const Selection& selection, FusedRelu relu) {

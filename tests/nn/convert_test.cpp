@@ -207,6 +207,32 @@ TEST_F(Convert, ReplacesWhatIsSelected) {
   EXPECT_EQ(convert(*net, ClipSchedule::paper(), {{"nothing"}, {}}), std::vector<std::string>{});
 }
 
+TEST_F(Convert, KeepsTheStepsOfAllLayersIfTold) {
+  for (const auto step : {StepOrigin::kRestart, StepOrigin::kKeep}) {
+    torch::nn::Sequential net(torch::nn::BatchNorm1d(4), torch::nn::BatchNorm1d(4));
+    for (int i = 0; i < 3; ++i) net->forward(torch::randn({6, 4}));
+    convert(*net, ClipSchedule::paper(), {}, step);
+    for (const auto& named : batch_renorm_layers(*net)) {
+      EXPECT_EQ(named.layer->step(), step == StepOrigin::kKeep ? 3 : 0);
+    }
+  }
+}
+
+TEST_F(Convert, ReplacesASharedLayerByOneOrNotAtAll) {
+  torch::nn::BatchNorm2d shared(4);
+  torch::nn::Sequential net(shared, torch::nn::ReLU(), shared, torch::nn::BatchNorm2d(4));
+  expect_message(
+      [&] {
+        convert(*net, ClipSchedule::paper(), {{"*"}, {"2"}});
+      },
+      {"renorm::convert: '0' is also '2', which is not selected"});
+  EXPECT_TRUE(batch_renorm_layers(*net).empty());
+  EXPECT_EQ(convert(*net).size(), 3U);
+  EXPECT_EQ(net[0]->as<BatchRenorm2dImpl>(), net[2]->as<BatchRenorm2dImpl>());
+  EXPECT_EQ(batch_renorm_layers(*net).size(), 2U);
+  expect_message([&] { revert(*net, {{"2"}, {}}); }, {"renorm::revert: '2' is also '0'"});
+}
+
 TEST_F(Convert, NamesMembersThatItCannotReplaceAndChangesNothing) {
   torch::nn::Sequential net(torch::nn::BatchNorm2d(4), torch::nn::BatchNorm2d(4));
   net->register_module("block", Block());

@@ -155,6 +155,19 @@ TEST_F(Model, DoesNotWarnWithoutReason) {
   EXPECT_FALSE(evaluate(BatchRenormOptions(4).clip(ClipSchedule::ramp(1, 3, 9, 5, 9)), 2).empty());
 }
 
+// commit() would do nothing: the next immediate forward discards what was collected.
+TEST_F(Model, DoesNotAdviseACommitOfImmediateStatistics) {
+  const auto texts = warnings_of([] {
+    BatchRenorm1d layer(
+        BatchRenormOptions(4).clip(ClipSchedule::unlimited()).statistics(Statistics::kDeferred));
+    layer->forward(torch::randn({6, 4}));
+    set_statistics(*layer, Statistics::kImmediate);
+    layer->eval();
+    layer->forward(torch::randn({6, 4}));
+  });
+  EXPECT_TRUE(texts.empty());
+}
+
 TEST_F(Model, WarnsOnceOfStatisticsThatWereNotCommitted) {
   const auto texts = warnings_of([] {
     BatchRenorm1d layer(BatchRenormOptions(4)

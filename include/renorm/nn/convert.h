@@ -66,10 +66,12 @@ struct Selection {
 // Replaces every selected BatchNorm1d, 2d and 3d inside of Sequential, ModuleList and ModuleDict, at any
 // depth, by from_batch_norm() of it, and returns the paths. A selected batchnorm that a class of your own
 // holds as a member is an error, because only that class can change the member's type, and so is a subclass
-// of batchnorm. After an error the model is as it was.
+// of batchnorm. A layer with several paths becomes one layer; it is an error to select only some of them.
+// After an error the model is as it was.
 RENORM_API std::vector<std::string> convert(torch::nn::Module& model,
                                             const ClipSchedule& clip = ClipSchedule::paper(),
-                                            const Selection& selection = {});
+                                            const Selection& selection = {},
+                                            StepOrigin step = StepOrigin::kRestart);
 
 // The reverse, by to_batch_norm().
 RENORM_API std::vector<std::string> revert(torch::nn::Module& model, const Selection& selection = {},
