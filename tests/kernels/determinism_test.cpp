@@ -149,5 +149,31 @@ TEST(KernelDeterminismBeyondTheCache, HoldsForEveryCutAndThreadCount) {
   }
 }
 
+// The number of units that each call of parallel_for hands out.
+ParallelFor counted(std::vector<int64_t>* units) {
+  return [units](int64_t count, const kernels::Body& body) {
+    units->push_back(count);
+    body(0, count);
+  };
+}
+
+// More threads than channels have work in every pass over the data.
+TEST(FewChannels, AreDividedAlongLongRows) {
+  for (const int64_t channels : {1, 3}) {
+    for (const int64_t group_size : {2, 1}) {
+      SCOPED_TRACE(::testing::Message() << channels << " channels, groups of " << group_size);
+      Case c;
+      c.shape = {2, channels, 262147};
+      c.groups = kernels::contiguous_groups(c.shape.n, group_size);
+      Arrays<float> a = draw_arrays<float>(c);
+      std::vector<int64_t> units;
+      kernels::forward(forward_problem(c, a), counted(&units));
+      kernels::backward(backward_problem(c, a), counted(&units));
+      ASSERT_GE(units.size(), 4U);
+      for (const int64_t count : units) EXPECT_GT(count, c.groups.count * channels);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace renorm::test
