@@ -1,5 +1,6 @@
 // The operators in ATen operations, for every device and floating dtype without a fused kernel. Tests compare
-// the fused kernels with them.
+// the fused kernels with them. Autograd and torch.func differentiate them, also while a compiler traces:
+// sizes may be symbolic, and no value is read.
 #include "ops/batch_renorm.h"
 
 #include <renorm/ops/batch_renorm.h>
@@ -40,25 +41,25 @@ class Grouped {
   Grouped(const at::Tensor& like, int64_t group_size, Grouping grouping)
       : like_(like),
         strided_(grouping == Grouping::kStrided),
-        groups_(group_count(like, group_size)),
-        size_(like.size(0) / groups_) {}
+        groups_(sym_group_count(like, group_size)),
+        size_(like.sym_size(0) / groups_) {}
 
   at::Tensor of(const at::Tensor& tensor) const {
     const at::Tensor wide = tensor.to(statistics_type(like_.scalar_type()));
-    const int64_t c = like_.size(1);
-    if (strided_) return wide.reshape({size_, groups_, c, -1}).transpose(0, 1);
-    return wide.reshape({groups_, size_, c, -1});
+    const c10::SymInt c = like_.sym_size(1);
+    if (strided_) return wide.reshape_symint({size_, groups_, c, -1}).transpose(0, 1);
+    return wide.reshape_symint({groups_, size_, c, -1});
   }
   at::Tensor back(const at::Tensor& grouped) const {
-    const at::Tensor batch = (strided_ ? grouped.transpose(0, 1) : grouped).reshape(like_.sizes());
+    const at::Tensor batch = (strided_ ? grouped.transpose(0, 1) : grouped).reshape_symint(like_.sym_sizes());
     return in_order_of(batch.to(like_.scalar_type()), like_);
   }
 
  private:
   at::Tensor like_;
   bool strided_;
-  int64_t groups_;
-  int64_t size_;
+  c10::SymInt groups_;
+  c10::SymInt size_;
 };
 
 // Broadcasts [groups, channels] or [channels] over [groups, size, channels, positions].
@@ -84,23 +85,27 @@ at::Tensor shifts(const at::Tensor& like) { return at::arange(8, like.options().
 // The mask of an output, in the order of contiguous memory.
 at::Tensor mask_of(const at::Tensor& output) {
   const at::Tensor bits = output.detach().le(0).to(at::kByte).reshape({-1});
-  const at::Tensor padded = at::constant_pad_nd(bits, {0, (8 - bits.numel() % 8) % 8}).view({-1, 8});
+  const c10::SymInt missing = (c10::SymInt(8) - bits.sym_numel() % 8) % 8;
+  const at::Tensor padded = at::cat({bits, at::zeros_symint({missing}, bits.options())}).view({-1, 8});
   const at::Tensor bytes =
       at::bitwise_left_shift(padded, shifts(output)).sum(at::IntArrayRef{1}, /*keepdim=*/false, at::kByte);
   return at::constant_pad_nd(bytes, {0, 1});
 }
 
-// Where a mask stops the gradient, in the sizes of input.
+// Where a mask stops the gradient, in the sizes of input. Only the CPU has masks in another order than that
+// of contiguous memory.
 at::Tensor stopped(const at::Tensor& mask, const at::Tensor& input) {
   const at::Tensor bits = at::bitwise_right_shift(mask.unsqueeze(1), shifts(input)).bitwise_and(1);
-  const at::Tensor flat = bits.reshape({-1}).narrow(0, 0, input.numel()).to(at::kBool);
-  if (!mask_is_channels_last(mask)) return flat.view(input.sizes());
-  return flat.view(input.movedim(1, -1).sizes()).movedim(-1, 1);
+  const at::Tensor flat = bits.reshape({-1}).slice_symint(0, 0, input.sym_numel()).to(at::kBool);
+  const at::Tensor first = flat.reshape_symint(input.sym_sizes());
+  if (!mask.is_cpu()) return first;
+  const at::Tensor last = flat.reshape_symint(input.movedim(1, -1).sym_sizes()).movedim(-1, 1);
+  return at::where(mask.select(0, -1).ne(0), last, first);
 }
 
 ForwardTensors empty_result(const at::Tensor& input) {
   const auto options = input.options().dtype(statistics_type(input.scalar_type()));
-  const auto none = [&] { return at::empty({0, input.size(1)}, options); };
+  const auto none = [&] { return at::empty_symint({0, input.sym_size(1)}, options); };
   return {input.clone(), none(), none(), none(), none(), none(), no_mask(input)};
 }
 
@@ -135,7 +140,7 @@ BackwardTensors gradients(const BackwardArguments& a, const Grouped& grouped,
   if (a.d.has_value()) x_hat = x_hat + spread(*a.d);
   at::Tensor dy = grouped.of(a.grad_output);
   if (a.activation == Activation::kRelu) {
-    const bool has_mask = a.mask.has_value() && a.mask->numel() > 0;
+    const bool has_mask = a.mask.has_value() && a.mask->sym_numel() != 0;
     dy = dy.masked_fill(has_mask ? grouped.of(stopped(*a.mask, a.input)).to(at::kBool)
                                  : affine(x_hat, a.weight, a.bias).le(0),
                         0);
@@ -159,7 +164,7 @@ BackwardTensors gradients(const BackwardArguments& a, const Grouped& grouped,
 BackwardTensors empty_gradients(const BackwardArguments& a) {
   const auto like_input = [&](bool wanted) { return wanted ? a.input.clone() : at::Tensor(); };
   const auto zeros = [&](bool wanted) {
-    return wanted ? at::zeros({a.input.size(1)}, a.batch_std.options()) : at::Tensor();
+    return wanted ? at::zeros_symint({a.input.sym_size(1)}, a.batch_std.options()) : at::Tensor();
   };
   return {like_input(a.output_mask[0]), zeros(a.output_mask[1]), zeros(a.output_mask[2]),
           like_input(a.output_mask[3])};
@@ -175,7 +180,7 @@ bool composite_is_forced() { return forced; }
 
 ForwardTensors batch_renorm_forward_composite(const ForwardArguments& a) {
   check_batch_renorm(a);
-  if (a.input.numel() == 0) return empty_result(a.input);
+  if (a.input.sym_numel() == 0) return empty_result(a.input);
   const Grouped grouped(a.input, a.group_size, a.grouping);
   const at::Tensor x = grouped.of(a.input);
   const at::Tensor batch_mean = x.mean(at::IntArrayRef{1, 3});
@@ -210,14 +215,14 @@ BatchRenormResult batch_renorm_composite(const at::Tensor& input, const at::Tens
 
 BackwardTensors batch_renorm_backward_composite(const BackwardArguments& a) {
   check_batch_renorm_backward(a);
-  if (a.input.numel() == 0) return empty_gradients(a);
+  if (a.input.sym_numel() == 0) return empty_gradients(a);
   const Grouped grouped(a.input, a.group_size, a.grouping);
   return gradients(a, grouped, saved_statistics(a, grouped.of(a.input)));
 }
 
 BackwardTensors batch_renorm_backward_differentiable(const BackwardArguments& a) {
   check_batch_renorm_backward(a);
-  if (a.input.numel() == 0) return empty_gradients(a);
+  if (a.input.sym_numel() == 0) return empty_gradients(a);
   const Grouped grouped(a.input, a.group_size, a.grouping);
   const at::Tensor x = grouped.of(a.input);
   return gradients(a, grouped, a.frozen ? saved_statistics(a, x) : recomputed_statistics(a, x));
@@ -225,7 +230,7 @@ BackwardTensors batch_renorm_backward_differentiable(const BackwardArguments& a)
 
 at::Tensor batch_renorm_inference_composite(const InferenceArguments& a) {
   check_batch_renorm_inference(a);
-  if (a.input.numel() == 0) return a.input.clone();
+  if (a.input.sym_numel() == 0) return a.input.clone();
   const Grouped grouped(a.input, 0, Grouping::kContiguous);
   const at::Tensor x_hat = (grouped.of(a.input) - spread(a.running_mean)) / spread(a.running_std);
   at::Tensor output = affine(x_hat, a.weight, a.bias);
