@@ -1,6 +1,7 @@
 #include "ops/arguments.h"
 
 #include <ATen/Dispatch.h>
+#include <ATen/functorch/TensorWrapper.h>
 
 #include "kernels/averages.h"
 
@@ -112,21 +113,21 @@ void check_statistics(const char* op, const char* name, const OptionalTensor& op
   check_type(op, name, tensor, input);
 }
 
-// Whether the values are in the host's memory: tensors of torch.func and of tracing only report a device.
-bool is_readable(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kWrapped{c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
-                                         c10::DispatchKey::FuncTorchGradWrapper,
-                                         c10::DispatchKey::FuncTorchBatched};
-  return tensor.is_cpu() && !tensor.key_set().has_any(kWrapped) && !composite_is_forced();
+// The tensor that torch.func differentiates: it wraps every argument, captured ones too.
+at::Tensor unwrapped(at::Tensor tensor) {
+  while (const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor)) tensor = wrapper->value();
+  return tensor;
 }
 
 // Averages that no training produces: dividing by them would give infinities or a wrong sign. Only the CPU
 // reads them: on other devices the host would wait.
 void check_averages(const char* op, const OptionalTensor& running_mean, const OptionalTensor& running_std) {
-  if (!running_std.has_value() || !running_std->defined()) return;
-  if (!is_readable(*running_mean) || !is_readable(*running_std)) return;
-  const at::Tensor mean = running_mean->contiguous();
-  const at::Tensor std = running_std->contiguous();
+  if (!running_std.has_value() || !running_std->defined() || composite_is_forced()) return;
+  at::Tensor mean = unwrapped(*running_mean);
+  at::Tensor std = unwrapped(*running_std);
+  if (!is_readable(mean) || !is_readable(std)) return;
+  mean = unwrapped(mean.contiguous());
+  std = unwrapped(std.contiguous());
   AT_DISPATCH_FLOATING_TYPES(std.scalar_type(), "renorm::check_averages", [&] {
     const auto* stds = std.data_ptr<scalar_t>();
     const int64_t bad_std = kernels::find_not_positive(stds, std.numel());
@@ -274,6 +275,13 @@ void check_backward_apply(const GradientArguments& a) {
   check_device(f.op, "count", a.count, f.input);
 }
 
+bool is_readable(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kWrapped{c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+                                         c10::DispatchKey::FuncTorchGradWrapper,
+                                         c10::DispatchKey::FuncTorchBatched};
+  return tensor.is_cpu() && !tensor.key_set().has_any(kWrapped);
+}
+
 bool has_mask(const ForwardArguments& a) {
   return a.activation == Activation::kRelu && a.residual.has_value() && a.residual->defined();
 }
@@ -328,7 +336,7 @@ bool dense_is_channels_last(const at::Tensor& tensor) {
 }
 
 bool mask_is_channels_last(const at::Tensor& mask) {
-  return mask.device().is_cpu() && mask.contiguous().data_ptr<uint8_t>()[mask.numel() - 1] != 0;
+  return mask.contiguous().data_ptr<uint8_t>()[mask.numel() - 1] != 0;
 }
 
 at::Tensor in_order(const at::Tensor& tensor, bool channels_last) {

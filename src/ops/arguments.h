@@ -23,6 +23,9 @@ void check_apply(const ApplyArguments& arguments);
 void check_backward_sums(const SumsArguments& arguments);
 void check_backward_apply(const GradientArguments& arguments);
 
+// Whether the values are in the host's memory: tensors of torch.func and of tracing only report a device.
+bool is_readable(const at::Tensor& tensor);
+
 // Whether the forward returns a mask: the backward cannot recompute it without the residual.
 bool has_mask(const ForwardArguments& arguments);
 
@@ -55,7 +58,7 @@ at::Tensor in_order(const at::Tensor& tensor, bool channels_last);
 // them.
 inline c10::SymInt sym_mask_size(const c10::SymInt& values) { return (values + 7) / 8 + 1; }
 
-// 1 for channels last. Only the fused kernels write it, so other devices need not be asked.
+// 1 for channels last. Only the fused kernels write it, and only they read it.
 bool mask_is_channels_last(const at::Tensor& mask);
 
 }  // namespace renorm::ops

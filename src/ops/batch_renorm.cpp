@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "kernels/averages.h"
+#include "ops/arguments.h"
 #include "ops/schema.h"
 
 #define RENORM_FORWARD_RESULTS                                                                       \
@@ -82,8 +83,9 @@ std::tuple<at::Tensor, at::Tensor> batch_renorm_train_(
     Optional<double> momentum, int64_t hold, double r_max, int64_t r_step, double d_max, int64_t d_step,
     double eps, int64_t group_size, c10::string_view grouping, c10::string_view activation,
     const OptionalTensor& residual, bool record) {
-  TORCH_CHECK(!record || input.is_cpu(), kTrainOp, ": record requires tensors on the CPU, got ",
-              input.device());
+  TORCH_CHECK(!record || is_readable(input), kTrainOp,
+              ": record requires tensors on the CPU, outside of torch.compile and torch.func, got ",
+              input.is_cpu() ? "tensors without data" : input.device().str());
   auto result =
       flat_step<call_batch_renorm>(input, weight, bias, running_mean, running_std, step, hold, r_max, r_step,
                                    d_max, d_step, eps, group_size, grouping, activation, residual);
