@@ -82,6 +82,35 @@ class Opcheck(unittest.TestCase):
                                           (torch.ones_like(x), x, w, b, bits, batch_mean, low, batch_std, r, d, 0,
                                            "contiguous", "relu", False, mask))
 
+    def test_differentiable_backward(self):
+        for options in ({}, {"residual": True}, {"group_size": 2}, {"group_size": 2, "grouping": "strided"},
+                        {"frozen": True}, {"channels_last": True, "residual": True}):
+            for activation in ("none", "relu"):
+                with self.subTest(activation=activation, **options):
+                    self.check_differentiable_backward(activation, **options)
+
+    def check_differentiable_backward(self, activation, group_size=0, grouping="contiguous", frozen=False,
+                                      residual=False, channels_last=False):
+        x, w, b, mean, std, other = tensors(dtype=torch.double, channels_last=channels_last)
+        with torch.no_grad():
+            _, batch_mean, low, batch_std, r, d, bits = ops.batch_renorm(
+                x, w, b, mean, std, 1e-5, 3.0, 5.0, group_size=group_size, grouping=grouping, activation=activation,
+                residual=other if residual else None)
+        has_bits = residual and activation == "relu"
+        grad = torch.randn_like(x).requires_grad_()
+        torch.library.opcheck(ops.batch_renorm_backward,
+                              (grad, x, w, b, bits if has_bits else None, batch_mean, low, batch_std, r, d, group_size,
+                               grouping, activation, frozen, [True, True, True, has_bits]))
+
+    def test_training_in_one_call(self):
+        for case in self.cases():
+            for momentum in (0.1, None):
+                with self.subTest(**case, momentum=momentum):
+                    x, w, b, mean, std, residual = tensors(**case)
+                    state = (mean, std, torch.tensor(4), torch.zeros(4, dtype=torch.int64))
+                    torch.library.opcheck(ops.batch_renorm_train_, (x, w, b, *state, momentum),
+                                          dict(CLIP, activation="relu", residual=residual))
+
     def test_divided_batch(self):
         for case in self.cases():
             for activation in ("none", "relu"):
@@ -108,6 +137,18 @@ class Opcheck(unittest.TestCase):
         args = (torch.zeros(4, dtype=torch.int64), torch.randn(2, 3), torch.rand(2, 3) + 0.5, torch.zeros(3), torch.ones(3),
                 torch.tensor(4))
         torch.library.opcheck(ops.count_clips_, args, CLIP)
+
+
+class Tags(unittest.TestCase):
+    def test_every_operator_is_tagged(self):
+        names = [schema.name for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("renorm::")]
+        self.assertGreaterEqual(len(names), 12)
+        expected = {"pt2_compliant_tag", "needs_fixed_stride_order"}
+        if not all(hasattr(torch.Tag, tag) for tag in expected):
+            self.skipTest("no such tags")
+        for name in names:
+            tags = getattr(ops, name.split("::")[1]).default.tags
+            self.assertLessEqual(expected, {tag.name for tag in tags}, name)
 
 
 class Layer(torch.nn.Module):
@@ -145,6 +186,17 @@ class Training(unittest.TestCase):
             x[0, 1] = float("nan")
             layer(x)
         self.assertEqual(layer.step.item(), 0)
+
+    @unittest.skipUnless(has_compile, "no torch.compile")
+    def test_record_under_a_compiler_raises(self):
+        def train(x):
+            state = (torch.zeros(3), torch.ones(3), torch.tensor(0), torch.zeros(4, dtype=torch.int64))
+            return ops.batch_renorm_train_(x, None, None, *state, 0.1, **CLIP, record=True)
+
+        self.assertEqual(train(torch.randn(4, 3))[1].numel(), 13)
+        torch._dynamo.reset()
+        with self.assertRaisesRegex(Exception, "record requires tensors on the CPU, outside of torch.compile"):
+            torch.compile(train, backend="aot_eager", fullgraph=True)(torch.randn(4, 3))
 
     def test_unknown_choices_raise(self):
         with self.assertRaisesRegex(RuntimeError, "activation must be 'none' or 'relu', got 'gelu'"):
@@ -247,13 +299,41 @@ class Derivatives(unittest.TestCase):
         hessian = torch.func.jacrev(torch.func.grad(loss))(x, w, b, residual)
         self.assertEqual(hessian.shape, x.shape + x.shape)
 
+    @unittest.skipUnless(has_func and has_compile, "no torch.func or torch.compile")
+    def test_compiled_function_transform_over_two_batch_sizes(self):
+        for activation in ("none", "relu"):
+            torch._dynamo.reset()
+            _, w, b, mean, std, _ = (t.detach() for t in tensors(dtype=torch.double))
+
+            def train(x, residual):
+                y = ops.batch_renorm(x, w, b, mean, std, 1e-5, 3.0, 5.0, group_size=2, activation=activation,
+                                     residual=residual)[0]
+                return y.square().sum()
+
+            def infer(x, residual):
+                return ops.batch_renorm_inference(x, w, b, mean, std, activation, residual).square().sum()
+
+            for loss in (train, infer):
+                gradient = torch.func.grad(loss, argnums=(0, 1))
+                compiled = torch.compile(gradient, backend="aot_eager", fullgraph=True, dynamic=True)
+                for batch in (4, 6):
+                    with self.subTest(activation=activation, loss=loss.__name__, batch=batch):
+                        torch.manual_seed(5)
+                        x, residual = torch.randn(2, batch, 3, 5, 5, dtype=torch.double)
+                        for one, other in zip(compiled(x, residual), gradient(x, residual)):
+                            torch.testing.assert_close(one, other)
+
     @unittest.skipUnless(has_func, "no torch.func")
     def test_bad_averages_raise_under_function_transforms(self):
-        x, mean, std = torch.randn(4, 2, 3), torch.zeros(2), torch.tensor([1.0, 0.0])
-        for function in (lambda x: ops.batch_renorm(x, None, None, mean, std)[0].sum(),
-                         lambda x: ops.batch_renorm_inference(x, None, None, mean, std).sum()):
-            with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0, got 0 in channel 1"):
-                torch.func.grad(function)(x)
+        x, mean, bad = torch.randn(4, 2, 3), torch.zeros(2), torch.tensor([1.0, 0.0])
+        not_contiguous = torch.tensor([[1.0, 9.0], [0.0, 9.0]])[:, 0]
+        for std in (bad, not_contiguous):
+            for function in (lambda x, std: ops.batch_renorm(x, None, None, mean, std)[0].sum(),
+                             lambda x, std: ops.batch_renorm_inference(x, None, None, mean, std).sum()):
+                with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0, got 0 in channel 1"):
+                    torch.func.grad(function)(x, std)
+                with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0, got 0 in channel 1"):
+                    torch.func.grad(lambda x: function(x, std))(x)
 
     @unittest.skipUnless(has_func, "no torch.func")
     def test_forward_mode_raises(self):
