@@ -1,13 +1,13 @@
-// Runs that earlier versions wrote: stored_runs/format-N has one per version N of state.json. Each was
-// stopped after step 10 of 20.
+// Runs that earlier versions wrote: stored_runs/format-N has one per version N of state.json, format-2-scale
+// one with a weight in the norms. Each was stopped after step 10 of 20.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "record/metrics.h"
 #include "support.h"
 #include "train/evaluate.h"
 #include "train/opened_run.h"
@@ -26,6 +26,17 @@ std::vector<std::string> stored_runs() {
   for (const std::string& name : list_folder(RENORM_STORED_RUNS))
     folders.push_back(RENORM_STORED_RUNS "/" + name);
   return folders;
+}
+
+record::Metrics metrics_of(const std::string& folder) {
+  const std::string file = folder + "/metrics.jsonl";
+  return record::parse_metrics(read_file(file), file);
+}
+
+// The accuracies are of so few images that another rounding does not change them.
+void expect_recorded(const Evaluation& now, const record::Score& recorded) {
+  EXPECT_NEAR(now.loss, recorded.loss, kLossTolerance);
+  EXPECT_EQ(now.accuracy(), recorded.accuracy);
 }
 
 class StoredRuns : public ::testing::Test {
@@ -51,11 +62,16 @@ TEST_F(StoredRuns, OpenWithTheAccuracyThatTheyRecorded) {
     ASSERT_NE(run.average, nullptr);
     const data::Dataset dataset = open_data(run.state.config, {});
     const auto classes = static_cast<int64_t>(dataset.description.classes.size());
-    const Evaluation raw = evaluate(*run.model, *dataset.test, classes);
-    EXPECT_NEAR(raw.loss, run.state.last_evaluation->raw.loss, kLossTolerance);
+    const record::Metrics metrics = metrics_of(stored);
+    ASSERT_EQ(metrics.evaluations.size(), 1U);
+    const record::EvaluationRecord& recorded = metrics.evaluations.front();
+    EXPECT_EQ(recorded.step, run.state.step);
+    EXPECT_EQ(recorded.images, dataset.test->size());
+    EXPECT_EQ(recorded.raw.loss, run.state.last_evaluation->raw.loss);
+    EXPECT_EQ(recorded.averaged.loss, run.state.last_evaluation->averaged.loss);
+    expect_recorded(evaluate(*run.model, *dataset.test, classes), recorded.raw);
     const WeightAverage::Applied applied(*run.average);
-    const Evaluation averaged = evaluate(*run.model, *dataset.test, classes);
-    EXPECT_NEAR(averaged.loss, run.state.last_evaluation->averaged.loss, kLossTolerance);
+    expect_recorded(evaluate(*run.model, *dataset.test, classes), recorded.averaged);
   }
 }
 
@@ -71,7 +87,17 @@ TEST_F(StoredRuns, Resume) {
     Observer observer;
     const RunResult result = run(request, observer);
     EXPECT_EQ(result.steps, 20);
-    EXPECT_TRUE(std::isfinite(result.last.averaged.loss));
+    // The resumed run adds to the records, and its last checkpoint computes what it recorded.
+    const record::Metrics metrics = metrics_of(request.folder);
+    ASSERT_EQ(metrics.evaluations.size(), 2U);
+    EXPECT_EQ(metrics.evaluations[0].raw.loss, metrics_of(stored).evaluations[0].raw.loss);
+    EXPECT_EQ(metrics.evaluations[1].step, 20);
+    EXPECT_EQ(metrics.evaluations[1].averaged.loss, result.last.averaged.loss);
+    const OpenedRun resumed = open_run(request.folder, "last");
+    const data::Dataset dataset = open_data(resumed.state.config, {});
+    expect_recorded(
+        evaluate(*resumed.model, *dataset.test, static_cast<int64_t>(dataset.description.classes.size())),
+        metrics.evaluations[1].raw);
     std::filesystem::remove_all(request.folder);
   }
 }
