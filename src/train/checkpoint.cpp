@@ -271,7 +271,9 @@ std::vector<int64_t> CheckpointFolder::steps() const {
   return found;
 }
 
-void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep) {
+void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep,
+                             const std::function<void()>& check_folder) {
+  check_folder();
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) fail("make the folder", path_, error.message());
@@ -279,6 +281,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep) {
   const fs::path temporary = fresh_path(path_, "tmp", folder_name(step));
   try {
     write_files(temporary, checkpoint);
+    check_folder();
     install(temporary, path_, folder_name(step));
   } catch (const IoError&) {
     if (is_leftover(temporary)) fs::remove_all(temporary, error);
@@ -286,6 +289,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint, int64_t keep) {
   }
   // Older ones are deleted only after the new one is on disk.
   sync_folder(path_);
+  check_folder();
   settle(checkpoint.state, keep);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,8 +32,10 @@ class CheckpointFolder {
   // but the newest `keep` >= 1 and the best are deleted. Newer ones, which exist only if the run went back,
   // stay until it reaches them. A checkpoint of the same step is replaced. A folder with any other file than
   // those of a checkpoint is never deleted. Throws IoError with path and reason; the existing checkpoints
-  // stay.
-  void write(const Checkpoint& checkpoint, int64_t keep);
+  // stay. `check_folder` throws IoError if the folder must not be changed any more. It is called before
+  // anything is written, before the rename, and before links and deletion.
+  void write(
+      const Checkpoint& checkpoint, int64_t keep, const std::function<void()>& check_folder = [] {});
   // The part of `write` after the checkpoint itself: links and deletion. For a run that continues from
   // `state`, in case the process that wrote it was killed before. Throws IoError.
   void settle(const RunState& state, int64_t keep);

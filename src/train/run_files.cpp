@@ -26,7 +26,7 @@ void RunFiles::write_config(const Config& config) try {
 }
 
 void RunFiles::start(const RunState& state, const Config& config, const std::string& meeting_place) {
-  lock_->check();
+  check_place();
   try {
     clean_run_folder(paths_, meeting_place);
     checkpoints_.clean();
@@ -50,8 +50,16 @@ void RunFiles::save(RunState* state, std::map<std::string, std::string> tensors)
   state->metrics_bytes = metrics_->size();
   state->summary_bytes = summary_->size();
   const Checkpoint checkpoint = {*state, std::move(tensors)};
+  checkpoints_.write(checkpoint, state->config.keep, [this] { check_place(); });
+}
+
+void RunFiles::check_place() const {
   lock_->check();
-  checkpoints_.write(checkpoint, state->config.keep);
+  try {
+    check_inside(paths_);
+  } catch (const OutputError& error) {
+    throw IoError(error.what());
+  }
 }
 
 }  // namespace renorm::train

@@ -35,12 +35,16 @@ class RunFiles {
   void append(record::StepRecord record) { append_line(std::move(record)); }
   void append(record::EvaluationRecord record) { append_line(std::move(record)); }
   void append_summary(const std::string& row) { summary_->append(row); }
-  // Writes a checkpoint of `state`, completed by the id and the lengths of the files. Throws IoError.
+  // Writes a checkpoint of `state`, completed by the id and the lengths of the files. Throws IoError, also if
+  // the folder is not this run's any more.
   void save(RunState* state, std::map<std::string, std::string> tensors);
 
   std::string id = new_run_id();  // unless the folder has one
 
  private:
+  // Throws IoError if the folder is not this run's any more, or if a link now leads out of it.
+  void check_place() const;
+
   template <typename Record>
   void append_line(Record record) {
     lock_->check();

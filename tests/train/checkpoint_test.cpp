@@ -359,5 +359,21 @@ TEST_F(CheckpointFolderTest, LeavesTheOldOnesWhenAWriteFailsHalfWay) {
   EXPECT_EQ(folder().newest(nullptr).state.step, 1);
 }
 
+TEST_F(CheckpointFolderTest, ChangesNothingMoreOnceTheFolderIsNotItsOwn) {
+  folder().write(checkpoint(1), 1);
+  for (int fails_at = 1; fails_at <= 3; ++fails_at) {
+    int calls = 0;
+    const auto check = [&] {
+      if (++calls == fails_at) throw IoError("taken");
+    };
+    EXPECT_THROW(folder().write(checkpoint(2, 2), 1, check), IoError);
+    EXPECT_EQ(calls, fails_at);
+    std::vector<std::string> left = {"last", "step-000000001"};
+    if (fails_at == 3) left.push_back("step-000000002");  // complete, but links and older ones are as before
+    EXPECT_EQ(names(), left);
+    EXPECT_EQ(fs::read_symlink(path_ / "last"), "step-000000001");
+  }
+}
+
 }  // namespace
 }  // namespace renorm::train

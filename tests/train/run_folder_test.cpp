@@ -171,6 +171,22 @@ TEST_F(RunFolder, LinksOutOfItAreNotFollowed) {
   EXPECT_EQ(finish("run", /*resume=*/true).steps, 20);
 }
 
+TEST_F(RunFolder, ALinkOutOfItSetDuringTrainingIsNotFollowed) {
+  const std::string checkpoints = folder_.path("run/checkpoints");
+  std::map<std::string, std::string> moved;
+  Recorder recorder;
+  recorder.after_step = [&](int64_t step) {
+    if (step != 12) return;
+    fs::rename(checkpoints, folder_.path("moved"));
+    fs::create_symlink("../moved", checkpoints);
+    moved = files("moved");
+  };
+  const RunRequest started = request("run");
+  expect_parts(message_of<IoError>([&] { run(started, recorder); }),
+               {"'" + checkpoints + "'", "link out of the run's folder"});
+  EXPECT_TRUE(files("moved") == moved);
+}
+
 TEST_F(RunFolder, AFolderThatIsALinkItselfIsUsed) {
   fs::create_directory(folder_.path("disk"));
   fs::create_symlink(folder_.path("disk"), folder_.path("run"));
