@@ -183,7 +183,7 @@ class Checker {
     std::mutex mutex;  // guards the progress
     std::atomic<int64_t> done{0};
     data::for_each_number(total_, threads, [&](int64_t i) {
-      faults[static_cast<size_t>(i)] = data::fault_of([&] { decode(i); }).value_or("");
+      faults[static_cast<size_t>(i)] = data::fault_of([&] { decode(i); }).value_or(data::ImageFault()).reason;
       if (const int64_t now = ++done; now % kImagesPerUpdate == 0) {
         const std::lock_guard<std::mutex> lock(mutex);
         progress.show(fmt::format("reading images: {} of {} ({} %)", grouped(now), grouped(total_),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -35,15 +36,10 @@ struct Folder {
   std::vector<ByteTable> tables;
 };
 
-struct Fault {
-  int64_t index;
-  std::string reason;
-};
-
 // The result of one draw.
 struct Outcome {
   bool shown = false;
-  std::vector<Fault> faults;
+  std::vector<std::pair<int64_t, ImageFault>> faults;  // with the index of the image
 };
 
 // The randomness of an example depends on its numbers alone.
@@ -116,16 +112,16 @@ class FolderSplit : public Split {
     }
     Draw tried = draw;
     do {
-      std::optional<std::string> reason = fault_of([&] { read(tried, out); });
-      outcome.shown = !reason;
+      std::optional<ImageFault> fault = fault_of([&] { read(tried, out); });
+      outcome.shown = !fault;
       if (outcome.shown) return outcome;
-      outcome.faults.push_back({tried.index, std::move(*reason)});
+      outcome.faults.emplace_back(tried.index, std::move(*fault));
       // More are refused anyway, so there is no need to try a whole class.
       const bool enough = static_cast<int64_t>(outcome.faults.size()) > max_bad_;
       if (role_ == Role::kEvaluation || enough) return outcome;
       tried.index = next_of_class(tried.index);
     } while (tried.index != draw.index);
-    refuse_class(draw.index, outcome.faults);
+    refuse_class(draw.index, outcome);
   }
 
   // In the order of the index, the first of the class after the last. An index holds class after class.
@@ -136,13 +132,18 @@ class FolderSplit : public Split {
     return (next == last ? first : next) - all.begin();
   }
 
-  [[noreturn]] void refuse_class(int64_t index, const std::vector<Fault>& faults) const {
+  [[noreturn]] void refuse_class(int64_t index, const Outcome& outcome) const {
     check_folder();
     const std::string& name =
         folder_->index.classes[static_cast<size_t>(labels()[static_cast<size_t>(index)])];
-    throw DataError(fmt::format(
-        "'{}': none of the {} training images of this class can be read; for the last one: {}",
-        printable(folder_->index.train_folder + "/" + name), faults.size(), faults.back().reason));
+    const std::string message =
+        fmt::format("'{}': none of the {} training images of this class can be read; for the last one: {}",
+                    printable(folder_->index.train_folder + "/" + name), outcome.faults.size(),
+                    outcome.faults.back().second.reason);
+    const bool missing = std::all_of(outcome.faults.begin(), outcome.faults.end(),
+                                     [](const auto& fault) { return fault.second.is_missing; });
+    if (missing) throw MissingInputError(message);
+    throw DataError(message);
   }
 
   // Single images are skipped, but not a split whose folder has vanished.
@@ -161,14 +162,22 @@ class FolderSplit : public Split {
     if (!all_good) check_folder();
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Outcome& outcome : outcomes) {
-      for (const Fault& fault : outcome.faults) {
-        bad_.insert(fault.index);
+      for (const auto& [index, fault] : outcome.faults) {
+        bad_[index] = fault.is_missing;
         if (static_cast<int64_t>(bad_.size()) > max_bad_) give_up(fault.reason);
       }
     }
   }
 
+  // A few damaged images found before do not hide that a folder has vanished.
   [[noreturn]] void give_up(const std::string& reason) const {
+    const auto missing = static_cast<size_t>(
+        std::count_if(bad_.begin(), bad_.end(), [](const auto& image) { return image.second; }));
+    if (2 * missing > bad_.size()) {
+      throw MissingInputError(fmt::format(
+          "{} of the {} {} images are missing or bad, more than the {} that are skipped; the last one: {}",
+          bad_.size(), size(), of_training() ? "training" : "test", max_bad_, reason));
+    }
     const double fraction = folder_->images.val_fraction;
     throw DataError(fmt::format(
         "{} of the {} {} images were found bad, more than the {} that are skipped; the last one: {}; all are "
@@ -202,7 +211,7 @@ class FolderSplit : public Split {
   const ImageList& images_;
   int64_t max_bad_;
   mutable std::mutex mutex_;
-  mutable std::set<int64_t> bad_;  // found so far
+  mutable std::map<int64_t, bool> bad_;  // found so far; whether they are missing
 };
 
 // UTF-8 as it is. In another name, backslashes and bytes that are not UTF-8 become \xNN, so that different

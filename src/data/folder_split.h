@@ -20,7 +20,7 @@ Description describe_folder(const FolderIndex& index, const TransformOptions& tr
 // one of the batch. With OnBadImage::kSkip, training takes the next image of the class instead, after the
 // last the first, so labels and sizes of batches do not change; evaluation leaves it out. DataError if
 // nothing of a class can be read, or if more than 10 and more than 1 % of the split's files were found bad so
-// far.
+// far; MissingInputError if all of the class, or most of those files, are missing.
 Dataset folder_dataset(FolderIndex index, const std::string& spec, const OpenOptions& options);
 
 }  // namespace renorm::data

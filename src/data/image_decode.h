@@ -42,19 +42,25 @@ constexpr int64_t kMaxImageFileBytes = int64_t{1} << 28;
 // Throws as read_file does.
 inline std::string read_image_file(const std::string& path) { return read_file(path, kMaxImageFileBytes); }
 
-// Calls read(), which reads and decodes an image. Returns the message of its error if the file is damaged,
-// gone or unreadable.
+// Why an image cannot be used.
+struct ImageFault {
+  bool is_missing = false;  // gone or unreadable, not damaged
+  std::string reason;
+};
+
+// Calls read(), which reads and decodes an image. Returns the fault if the file is damaged, gone or
+// unreadable.
 template <typename Read>
-std::optional<std::string> fault_of(Read&& read) {
+std::optional<ImageFault> fault_of(Read&& read) {
   try {
     read();
     return std::nullopt;
   } catch (const DataError& error) {
-    return error.what();
+    return ImageFault{false, error.what()};
   } catch (const MissingInputError& error) {
-    return error.what();
+    return ImageFault{true, error.what()};
   } catch (const IoError& error) {
-    return error.what();
+    return ImageFault{false, error.what()};
   }
 }
 

@@ -264,6 +264,30 @@ TEST_F(FolderDataset, ClassOfBadImagesIsRefused) {
        "train/bee/101.png': not a JPEG or PNG image"});
 }
 
+TEST_F(FolderDataset, ClassThatVanishesIsMissing) {
+  const Dataset data = open_skipping();
+  fs::remove_all(folder.file("train/bee"));
+  expect_error<MissingInputError>(
+      [&] {
+        data.train->load({{8, 0}});
+      },
+      {"'" + folder.file("train/bee") + "': none of the 4 training images"});
+}
+
+// One of them was damaged before, and one of another class is.
+TEST_F(FolderDataset, LargeClassThatVanishesIsMissing) {
+  spoil("train/ant/100.jpg");
+  spoil("train/cat/105.png");
+  const Dataset data = open_skipping();
+  EXPECT_EQ(data.train->load(all_of(*data.train)).skipped, 2);
+  fs::remove_all(folder.file("train/cat"));
+  expect_error<MissingInputError>(
+      [&] {
+        data.train->load({{12, 0}});
+      },
+      {"11 of the 22 training images are missing or bad, more than the 10", "'" + folder.file("train/cat")});
+}
+
 // Ten bad files of 22 are skipped, however often they come up; the eleventh is one too many.
 TEST_F(FolderDataset, TooManyBadFilesAreAnError) {
   for (int i = 0; i < 10; ++i) spoil("train/cat/" + std::to_string(100 + i) + (i % 2 == 0 ? ".jpg" : ".png"));

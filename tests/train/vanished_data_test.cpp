@@ -115,6 +115,15 @@ TEST_F(VanishedData, AWholeSplitIsNotSkipped) {
   }
 }
 
+TEST_F(VanishedData, AWholeClassIsNotSkipped) {
+  config_.on_bad_image = data::OnBadImage::kSkip;
+  finish("whole");
+  const int64_t done = train_until_missing("parts", "train/ant", 6);
+  EXPECT_EQ(newest_step("parts"), done);
+  finish("parts", /*resume=*/true);
+  expect_same_state("whole", "parts");
+}
+
 TEST_F(VanishedData, NothingIsSavedBeforeTheFirstStep) {
   Recorder recorder;
   for (const auto& entry : fs::recursive_directory_iterator(folder_.path("images/train"))) {
