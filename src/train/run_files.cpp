@@ -2,13 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/text.h"
 #include "train/config_file.h"
+#include "train/settings.h"
+#include "train/stored_run.h"
 
 namespace renorm::train {
+namespace {
+
+// Whether config.toml has this id and every setting, as in `config`.
+bool is_stored(const RunPaths& paths, const std::string& id, const Config& config) {
+  try {
+    const StoredConfig stored = read_config(paths);
+    return stored.id == id && stored.given.size() == settings().size() &&
+           to_toml(stored.config) == to_toml(config);
+  } catch (const std::runtime_error&) {
+    return false;  // absent, or no config file, which a new run replaces
+  }
+}
+
+}  // namespace
 
 void RunFiles::take(FolderContents expected) {
   make_writable_folder(paths_.folder);
@@ -20,6 +37,7 @@ void RunFiles::take(FolderContents expected) {
 }
 
 void RunFiles::write_config(const Config& config) try {
+  if (is_stored(paths_, id, config)) return;
   write_atomically(paths_.config, run_id_comment(id) + to_toml(config));
 } catch (const IoError& error) {
   throw OutputError(error.what());

@@ -25,7 +25,8 @@ class RunFiles {
   // Makes the folder and takes its lock. Throws OutputError, also if another process has worked there since
   // it had the `expected` contents.
   void take(FolderContents expected);
-  // Replaces config.toml. Throws OutputError.
+  // Replaces config.toml, unless it has this id and these settings already: users may add comments to it.
+  // Throws OutputError.
   void write_config(const Config& config);
   // Makes all files ready for the steps after `state`. Throws OutputError, also for output that can only be
   // written later; IoError if the folder is not this run's any more.

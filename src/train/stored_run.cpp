@@ -28,7 +28,7 @@ void read_checkpoint(const RunPaths& paths, StoredRun* run) {
   }
 }
 
-// config.toml is rewritten when a run is resumed, so an edit would be lost.
+// A run that began keeps its settings, so an edit would have no effect.
 void check_unedited(const Config& file, const Config& run, const RunPaths& paths) {
   std::vector<std::string> edits;
   for (const std::string& name : differing(run, file)) {

@@ -132,6 +132,25 @@ TEST_F(RunFolder, SettingsWithoutAStepKeepTheirIdWhenResumed) {
   EXPECT_EQ(run_id_of(read_file(folder_.path("run/config.toml"))), id);
 }
 
+TEST_F(RunFolder, CommentsInTheConfigStayUnlessSettingsChange) {
+  interrupt("run", 6);
+  const std::string path = folder_.path("run/config.toml");
+  const std::string written = read_file(path);
+  const std::string commented = written + "\n# The one with the new camera.\n";
+  write_atomically(path, commented);
+  interrupt("run", 12, /*resume=*/true);
+  EXPECT_EQ(read_file(path), commented);
+  RunRequest other = request("run", /*resume=*/true);
+  other.given = {"keep"};
+  other.config.keep = config_.keep + 1;
+  Recorder recorder;
+  run(other, recorder);
+  Config stored;
+  read_toml(read_file(path), path, &stored);
+  EXPECT_EQ(stored.keep, config_.keep + 1);
+  EXPECT_EQ(run_id_of(read_file(path)), run_id_of(written));
+}
+
 // With the bytes that a version without ids wrote.
 TEST_F(RunFolder, ARunOfAVersionWithoutIdsContinues) {
   finish("whole");
