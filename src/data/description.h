@@ -10,6 +10,8 @@ namespace renorm::data {
 
 // The maximum of the height and of the width of the images of every data set.
 constexpr int64_t kMaxImageSide = 4096;
+// The maximum of channels x height x width.
+constexpr int64_t kMaxImageValues = 3 * kMaxImageSide * kMaxImageSide;
 
 struct Description {
   std::string spec;

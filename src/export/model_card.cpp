@@ -20,7 +20,6 @@ constexpr const char* kTorchScriptEnd = ".pt";
 constexpr size_t kMaxSpec = 1 << 16;
 constexpr size_t kMaxClasses = 1000000;
 constexpr int64_t kMaxChannels = 65536;
-constexpr int64_t kMaxValues = 3 * data::kMaxImageSide * data::kMaxImageSide;  // of an image
 // Limits of divisors, far outside of any meaningful value.
 constexpr double kMin = 1e-30;
 constexpr double kMax = 1e30;
@@ -70,8 +69,8 @@ struct Fields<exporting::ModelCard::Input> {
     visit("width", input.width, side);
     const int64_t values = input.channels * input.height * input.width;
     visit.require(
-        values <= exporting::kMaxValues, "channels",
-        fmt::format("must give images of at most {} values, got {}", exporting::kMaxValues, values));
+        values <= data::kMaxImageValues, "channels",
+        fmt::format("must give images of at most {} values, got {}", data::kMaxImageValues, values));
     visit("mean", input.mean, Limits{-exporting::kMax, exporting::kMax});
     exporting::require_count(visit, "mean", input.mean.size(), channels, channels, "values");
     visit("std", input.std, Limits{exporting::kMin, exporting::kMax});

@@ -110,6 +110,10 @@ struct Fields<data::Description> {
     visit("channels", data.channels, Limits<int64_t>{1, train::kMaxChannels});
     visit("height", data.height, side);
     visit("width", data.width, side);
+    const int64_t values = data.channels * data.height * data.width;
+    visit.require(
+        values <= data::kMaxImageValues, "channels",
+        fmt::format("must give images of at most {} values, got {}", data::kMaxImageValues, values));
     visit("mean", data.mean, Limits{-train::kMaxNumber, train::kMaxNumber});
     visit("std", data.std, Limits{train::kMinPositive, train::kMaxNumber});
     for (const auto& [name, size] :

@@ -121,6 +121,14 @@ TEST(RunStateFile, RefusesADescriptionOfDataThatNoModelFits) {
   EXPECT_NE(refusal_with("/data/height", 4097), "");
   EXPECT_NE(refusal_with("/data/width", 65536), "");
   EXPECT_NE(refusal_with("/data/centre", 1.5), "");
+  RunState large = example();
+  large.data.channels = 60;
+  large.data.height = 4096;
+  large.data.width = 4096;
+  large.data.mean.assign(60, 0.5);
+  large.data.std.assign(60, 0.5);
+  EXPECT_EQ(refusal_of(to_json(large)),
+            "a/state.json: 'data.channels' must give images of at most 50331648 values, got 1006632960");
 }
 
 TEST(RunStateFile, ReplacesBytesOfClassNamesThatAreNoText) {
