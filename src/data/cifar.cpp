@@ -8,6 +8,7 @@
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "data/description.h"
 #include "data/packed_file.h"
 
 namespace renorm::data {
@@ -46,7 +47,7 @@ std::vector<std::string> read_names(const std::string& path, int64_t classes) {
     throw DataError(fmt::format("{}: {} names, expected {}, one per line; without the file, numbers are used",
                                 printable(path), names.size(), classes));
   }
-  return names;
+  return shown_classes(names, path);
 }
 
 // The folder itself or the one inside it that the archive makes.

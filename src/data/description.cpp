@@ -1,8 +1,46 @@
 #include "data/description.h"
 
+#include <fmt/format.h>
+
+#include <set>
+
 #include "base/checksum.h"
+#include "base/errors.h"
+#include "base/text.h"
 
 namespace renorm::data {
+namespace {
+
+std::string shown_name(const std::string& name) {
+  if (is_utf8(name)) return name;
+  std::string result;
+  for (size_t i = 0; i < name.size();) {
+    const Character character = character_at(name, i);
+    const std::string bytes = name.substr(i, character.length);
+    if (character.valid && character.code != '\\') {
+      result += bytes;
+    } else {
+      for (const char byte : bytes) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+    i += character.length;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::string> shown_classes(const std::vector<std::string>& names, const std::string& where) {
+  std::vector<std::string> shown;
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    shown.push_back(shown_name(name));
+    if (seen.insert(shown.back()).second) continue;
+    throw DataError(fmt::format(
+        "'{}': two classes are shown as '{}', where \\xNN is a byte that is not UTF-8; rename one",
+        printable(where), printable(shown.back())));
+  }
+  return shown;
+}
 
 std::string fingerprint_of(const std::vector<int64_t>& train, const std::vector<int64_t>& test,
                            const std::string& names) {

@@ -28,6 +28,11 @@ struct Description {
   std::string fingerprint;
 };
 
+// The names of classes in files and messages. UTF-8 stays as it is. In another name, backslashes and bytes
+// that are not UTF-8 become \xNN, so that different names stay different. Throws DataError "'WHERE': ..." if
+// two are the same nevertheless.
+std::vector<std::string> shown_classes(const std::vector<std::string>& names, const std::string& where);
+
 // Of the labels of both splits and of the images' names, one after the other; `names` may be empty.
 std::string fingerprint_of(const std::vector<int64_t>& train, const std::vector<int64_t>& test,
                            const std::string& names);

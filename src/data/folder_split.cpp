@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -214,38 +213,6 @@ class FolderSplit : public Split {
   mutable std::map<int64_t, bool> bad_;  // found so far; whether they are missing
 };
 
-// UTF-8 as it is. In another name, backslashes and bytes that are not UTF-8 become \xNN, so that different
-// names stay different.
-std::string shown_name(const std::string& name) {
-  if (is_utf8(name)) return name;
-  std::string result;
-  for (size_t i = 0; i < name.size();) {
-    const Character character = character_at(name, i);
-    const std::string bytes = name.substr(i, character.length);
-    if (character.valid && character.code != '\\') {
-      result += bytes;
-    } else {
-      for (const char byte : bytes) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-    }
-    i += character.length;
-  }
-  return result;
-}
-
-// The names of the classes in files and messages. Throws DataError if two are the same.
-std::vector<std::string> shown_names(const FolderIndex& index) {
-  std::vector<std::string> names;
-  std::set<std::string> seen;
-  for (const std::string& name : index.classes) {
-    names.push_back(shown_name(name));
-    if (seen.insert(names.back()).second) continue;
-    throw DataError(
-        fmt::format("'{}': two classes are shown as '{}', one with bytes that are not UTF-8; rename one",
-                    printable(index.train_folder), printable(names.back())));
-  }
-  return names;
-}
-
 void add_names(const ImageList& list, std::string* names) {
   for (int64_t i = 0; i < list.size(); ++i) names->append(list.name(i)).push_back('\0');
 }
@@ -254,7 +221,7 @@ void add_names(const ImageList& list, std::string* names) {
 
 Description describe_folder(const FolderIndex& index, const TransformOptions& transform) {
   Description description;
-  description.classes = shown_names(index);
+  description.classes = shown_classes(index.classes, index.train_folder);
   description.channels = kChannels;
   description.height = transform.size;
   description.width = transform.size;

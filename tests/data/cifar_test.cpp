@@ -88,6 +88,18 @@ TEST(Cifar10, WhatIsMissingOrWrongIsNamed) {
   expect_error<MissingInputError>([&] { read_cifar10(folder.file("x")); }, {"no such folder"});
 }
 
+TEST(Cifar10, NamesThatAreNotUtf8StayDistinct) {
+  const TemporaryFolder folder;
+  write_cifar10(folder, "");
+  folder.write("batches.meta.txt", "caf\xe9\ncaf\xe8\nc\nd\ne\nf\ng\nh\ni\nj\n");
+  const ByteDataset data = read_cifar10(folder.path());
+  EXPECT_EQ(data.classes[0], "caf\\xe9");
+  EXPECT_EQ(data.classes[1], "caf\\xe8");
+  folder.write("batches.meta.txt", "a\\xe9\na\xe9\nc\nd\ne\nf\ng\nh\ni\nj\n");
+  expect_error<DataError>([&] { read_cifar10(folder.path()); },
+                          {folder.file("batches.meta.txt"), "two classes are shown as 'a\\xe9'", "rename"});
+}
+
 TEST(Cifar100, ReadsFineLabels) {
   const TemporaryFolder folder;
   folder.write("cifar-100-binary/train.bin",

@@ -131,6 +131,7 @@ TEST(RunStateFile, RefusesADescriptionOfDataThatNoModelFits) {
             "a/state.json: 'data.channels' must give images of at most 50331648 values, got 1006632960");
 }
 
+// Readers of data escape such names. Whatever a name is, the run must be saved.
 TEST(RunStateFile, ReplacesBytesOfClassNamesThatAreNoText) {
   RunState state = example();
   state.data.classes[0] = "caf\xe9";
