@@ -103,7 +103,7 @@ ByteImages read_split(const std::string& dir, const std::string& prefix, int64_t
     return labels_bytes(parse_header(start, file, kLabelsMagic, "labels"));
   };
   const NamedBytes images = read_plain_or_gz(dir, prefix + "-images-idx3-ubyte", images_max);
-  const NamedBytes labels = read_plain_or_gz(dir, prefix + "-labels-idx1-ubyte", labels_max);
+  const NamedBytes labels = read_plain_or_gz(dir, prefix + "-labels-idx1-ubyte", labels_max, kMaxLabelsRatio);
   *images_file = images.file;
   return parse_idx(images.bytes, images.file, labels.bytes, labels.file, classes);
 }

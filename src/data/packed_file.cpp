@@ -86,10 +86,10 @@ std::string gunzip(const std::string& bytes, const std::string& file, int64_t li
     const int status = inflater.inflate_into(piece.data(), room, &made);
     unpacked.append(piece.data(), made);
     if (unpacked.size() > max) {
-      throw DataError(
-          fmt::format("{}: holds more than {} bytes when unpacked, the maximum by its kind and header; fetch "
-                      "the file again",
-                      printable(file), limit));
+      throw DataError(fmt::format(
+          "{}: holds more than {} bytes when unpacked, the maximum by its kind, header and packed "
+          "size; fetch the file again, or unpack it yourself",
+          printable(file), limit));
     }
     if (status == Z_MEM_ERROR) throw std::bad_alloc();
     if (status != Z_OK && status != Z_STREAM_END) refuse(file, bytes, inflater.position(), status);
@@ -129,7 +129,8 @@ void check_data_folder(const std::string& folder) {
       fmt::format("{}: no such folder; give the one that holds the data set's files", printable(folder)));
 }
 
-NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name, const MaxBytes& max_bytes) {
+NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name, const MaxBytes& max_bytes,
+                            int64_t max_ratio) {
   const std::string plain = (std::filesystem::path(folder) / name).string();
   const std::string packed = plain + ".gz";
   std::error_code error;
@@ -137,7 +138,8 @@ NamedBytes read_plain_or_gz(const std::string& folder, const std::string& name, 
   if (std::filesystem::exists(packed, error)) {
     const std::string bytes = read_file(packed, kMaxFileBytes);
     const int64_t max = max_bytes(gunzip_start(bytes, packed, kStartBytes), packed);
-    return {packed, gunzip(bytes, packed, std::min(max, kMaxFileBytes))};
+    const int64_t max_by_size = max_ratio * static_cast<int64_t>(bytes.size()) + kAlwaysUnpacked;
+    return {packed, gunzip(bytes, packed, std::min({max, max_by_size, kMaxFileBytes}))};
   }
   throw MissingInputError(
       fmt::format("{}: holds neither {} nor {}.gz; put one of them there", printable(folder), name, name));

@@ -121,6 +121,29 @@ TEST_F(Mnist, PackedFilesAreUnpackedOnlyAsFarAsTheirHeadersState) {
       [&] { read(); }, {folder.file("train-labels-idx1-ubyte.gz"), "holds more than 10 bytes when unpacked"});
 }
 
+// The headers are right; images and labels are a thousand times as large as their files.
+TEST_F(Mnist, SmallPackedFilesAreNotUnpackedToMillionsOfImages) {
+  constexpr uint32_t kCount = 8 << 20;
+  const std::string zeros(kCount, '\0');
+  folder.write("t10k-images-idx3-ubyte.gz", gzip(idx({kCount, 1, 1}, zeros)));
+  expect_error<DataError>([&] { read(); }, {folder.file("t10k-images-idx3-ubyte.gz"), "packed size"});
+  std::filesystem::remove(folder.file("t10k-images-idx3-ubyte.gz"));
+  std::filesystem::remove(folder.file("t10k-labels-idx1-ubyte"));
+  folder.write("t10k-images-idx3-ubyte", idx({kCount, 1, 1}, zeros));
+  folder.write("t10k-labels-idx1-ubyte.gz", gzip(idx({kCount}, zeros)));
+  expect_error<DataError>([&] { read(); }, {folder.file("t10k-labels-idx1-ubyte.gz"), "packed size"});
+}
+
+TEST_F(Mnist, SortedLabelsOfAMillionImagesAreUnpacked) {
+  constexpr uint32_t kCount = 1'300'000;
+  std::string labels(kCount / 2, '\0');
+  labels.resize(kCount, '\1');
+  std::filesystem::remove(folder.file("t10k-labels-idx1-ubyte"));
+  folder.write("t10k-labels-idx1-ubyte.gz", gzip(idx({kCount}, labels)));
+  folder.write("t10k-images-idx3-ubyte", idx({kCount, 2, 3}, counting(size_t{6} * kCount)));
+  EXPECT_EQ(read().test.size(), kCount);
+}
+
 TEST_F(Mnist, FoldersAndDamagedFilesAreNamed) {
   folder.write("t10k-labels-idx1-ubyte", "short");
   expect_error<DataError>([&] { read(); }, {folder.file("t10k-labels-idx1-ubyte")});

@@ -92,6 +92,25 @@ TEST(PackedFile, ContentIsLimitedByItsStart) {
   expect_error<DataError>([&] { limited(19); }, {folder.file("a.gz"), "holds more than 19 bytes"});
 }
 
+TEST(PackedFile, IsUnpackedOnlyUpToAMultipleOfItsSize) {
+  const TemporaryFolder folder;
+  const auto read = [&](int64_t ratio) {
+    return read_plain_or_gz(
+               folder.path(), "a", [](const auto& /*start*/, const auto& /*file*/) { return kMaxFileBytes; },
+               ratio)
+        .bytes.size();
+  };
+  const std::string packed = gzip(std::string(size_t{8} << 20, '\0'));
+  folder.write("a.gz", packed);
+  EXPECT_EQ(read(1032), size_t{8} << 20);
+  expect_error<DataError>(
+      [&] { read(2); },
+      {folder.file("a.gz"), "holds more than " + std::to_string((4 << 20) + 2 * packed.size()), "packed size",
+       "unpack it yourself"});
+  folder.write("a.gz", gzip(std::string(size_t{4} << 20, '\0')));
+  EXPECT_EQ(read(2), size_t{4} << 20);
+}
+
 TEST(PackedFile, PlainIsTakenBeforePacked) {
   const TemporaryFolder folder;
   folder.write("a.gz", gzip("packed"));
