@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -42,10 +43,14 @@ void set_address(const std::string& text, const std::string& what, Rendezvous* r
 // Excludes other processes of this user while the contents of the folder are judged.
 class FolderGuard {
  public:
-  explicit FolderGuard(const std::string& folder)
-      : file_(open_file(folder + "/" + kGuard, O_RDWR | O_CREAT)) {
-    // Without locks on the file system the judgement may be wrong, and the launch is refused later.
-    if (file_.valid()) ::flock(file_.get(), LOCK_EX);
+  explicit FolderGuard(const std::string& path) : file_(open_file(path, O_RDWR | O_CREAT)) {
+    if (!file_.valid()) throw OutputError(failure("write", path, errno));
+    while (::flock(file_.get(), LOCK_EX) != 0) {
+      if (errno == EINTR) continue;
+      throw OutputError(fmt::format(
+          "cannot lock '{}': {}; choose a --rendezvous on a file system with locks, or tcp://HOST:PORT",
+          printable(path), std::strerror(errno)));
+    }
   }
 
  private:
@@ -107,7 +112,7 @@ Rendezvous rendezvous_of(const Launch& launch, const std::string& spec, const st
 
 MeetingPlace::MeetingPlace(std::string folder, int rank) : folder_(std::move(folder)), rank_(rank) {
   make_private_folder(folder_);
-  const FolderGuard guard(folder_);
+  const FolderGuard guard(fmt::format("{}/{}", folder_, kGuard));
   delete_if_deserted(folder_);
   const std::string mark = mark_path(folder_, rank);
   const Descriptor file(open_file(mark, O_WRONLY | O_CREAT | O_EXCL));

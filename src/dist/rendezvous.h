@@ -29,7 +29,8 @@ constexpr const char* kRendezvousPrefix = ".rendezvous-";
 // processes that were killed left there is deleted.
 class MeetingPlace {
  public:
-  // Throws OutputError: the folder belongs to another user, cannot be made, or this rank is there already.
+  // Throws OutputError: the folder belongs to another user, cannot be made, has no locks, or this rank is
+  // there already.
   MeetingPlace(std::string folder, int rank);
   // The last one to leave deletes the folder, or rank 0 if the processes had met.
   ~MeetingPlace();

@@ -106,6 +106,15 @@ case $what in
     grep -q "cannot lock '$work/run/lock': .*; choose an --out on a file system with locks" "$work/err" ||
       fail "a file system without locks: no advice"
     resumes "$work/run" "a file system without locks"
+    # Each of two processes reports it before they meet.
+    for rank in 0 1; do
+      title="rank $rank on a file system without locks"
+      RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RENORM_FAULT=lock LD_PRELOAD=$library \
+        train "$work/run" --workers 2 --rendezvous "$work/meeting"
+      ended "$title" 73
+      grep -q "cannot lock '$work/meeting/.*; choose a --rendezvous on a file system with locks" "$work/err" ||
+        fail "$title: no advice"
+    done
     ;;
   threads)
     last=$work/whole/checkpoints/last
