@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -109,6 +110,22 @@ std::string encode_png(const Sheet& sheet) {
   return file.insert(kHeaderBytes, mark());
 }
 
+std::string draw_sheet(const data::ByteImages& images, const SheetSize& size) {
+  const std::vector<std::vector<int64_t>> rows = choose_rows(images, size);
+  size_t columns = 0;
+  for (const auto& row : rows) columns = std::max(columns, row.size());
+  const int64_t factor = enlargement(images);
+  Sheet sheet = blank_sheet(images, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns), factor);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    for (size_t column = 0; column < rows[row].size(); ++column) {
+      const int64_t top = kPadding + static_cast<int64_t>(row) * (images.height * factor + kPadding);
+      const int64_t left = kPadding + static_cast<int64_t>(column) * (images.width * factor + kPadding);
+      paste(images, rows[row][column], factor, top, left, &sheet);
+    }
+  }
+  return encode_png(sheet);
+}
+
 // Numbers of the first training images of the first classes.
 std::vector<int64_t> choose_images(const data::FolderIndex& index, const SheetSize& size) {
   std::vector<int64_t> chosen;
@@ -144,19 +161,19 @@ std::string contact_sheet_png(const data::ByteImages& images, const SheetSize& s
     throw UsageError(fmt::format("a contact sheet has from 1 to {} classes and images, got {} and {}",
                                  kMaxRequested, size.classes, size.images));
   }
-  const std::vector<std::vector<int64_t>> rows = choose_rows(images, size);
-  size_t columns = 0;
-  for (const auto& row : rows) columns = std::max(columns, row.size());
-  const int64_t factor = enlargement(images);
-  Sheet sheet = blank_sheet(images, static_cast<int64_t>(rows.size()), static_cast<int64_t>(columns), factor);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (size_t column = 0; column < rows[row].size(); ++column) {
-      const int64_t top = kPadding + static_cast<int64_t>(row) * (images.height * factor + kPadding);
-      const int64_t left = kPadding + static_cast<int64_t>(column) * (images.width * factor + kPadding);
-      paste(images, rows[row][column], factor, top, left, &sheet);
+  if (size.max_bytes < 1) {
+    throw UsageError(fmt::format("--preview-bytes must be at least 1, got {}", size.max_bytes));
+  }
+  SheetSize fitting = size;
+  while (true) {
+    std::string file = draw_sheet(images, fitting);
+    const auto bytes = static_cast<int64_t>(file.size());
+    if (bytes <= size.max_bytes || (fitting.classes == 1 && fitting.images == 1)) return file;
+    const double share = std::sqrt(static_cast<double>(size.max_bytes) / static_cast<double>(bytes));
+    for (int64_t* count : {&fitting.classes, &fitting.images}) {
+      *count = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(*count) * share));
     }
   }
-  return encode_png(sheet);
 }
 
 std::string contact_sheet_png(const data::FolderIndex& index, const data::TransformOptions& transform,

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "data/dataset.h"
 
 namespace renorm::cli {
 
-// Requested rows and columns; there may be fewer classes and images.
+// Requested rows and columns; there may be fewer classes and images. Both are reduced as far as necessary, to
+// one image at least, for a file of `max_bytes`.
 struct SheetSize {
   int64_t classes = 10;
   int64_t images = 10;
+  int64_t max_bytes = std::numeric_limits<int64_t>::max();
 };
 
 // All return the first images of the first classes as the bytes of a PNG file. Small images are enlarged by a

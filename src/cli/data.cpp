@@ -303,6 +303,9 @@ Command add_data(CLI::App& program) {
   app->add_option("--preview-images", options->sheet.images, "columns of the contact sheet: images per class")
       ->type_name("N")
       ->capture_default_str();
+  app->add_option("--preview-bytes", options->sheet.max_bytes,
+                  "maximum size of the contact sheet, which has fewer classes and images then")
+      ->type_name("N");
   app->add_option("--val-fraction", options->val_fraction,
                   "folder:DIR: fraction of the training images that becomes the test split; 0: the test "
                   "split is DIR/val")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "cli/contact_sheet.h"
 #include "cli/help.h"
 #include "cli/output_file.h"
+#include "cli/progress.h"
 #include "data/image_decode.h"
 #include "experiments/experiment_folder.h"
 #include "experiments/gather.h"
@@ -23,7 +25,6 @@
 namespace renorm::cli {
 namespace {
 
-constexpr int64_t kMaxImageBytes = 64 << 20;
 constexpr const char* kExamples = R"(Examples:
   renorm report runs/reproduce-quick
   renorm report runs/iid runs/pairs --out comparison.html
@@ -43,22 +44,46 @@ bool holds_experiment(const std::string& folder) {
 
 // The contact sheet in the folder, which may come from a stranger. Throws DataError unless it is a PNG file.
 std::string stored_sheet(const std::string& folder) {
-  std::string bytes = read_file_inside(folder, experiments::kPreviewFile, kMaxImageBytes);
+  std::string bytes = read_file_inside(folder, experiments::kPreviewFile, experiments::kMaxPreviewBytes);
   if (data::is_png(bytes)) return bytes;
   throw DataError(fmt::format("{}/{}: not a PNG file", printable(folder), experiments::kPreviewFile));
 }
 
-// The contact sheet in the folder or, of built-in data, a new one. "" if neither is there: a report needs
-// none. Data in files are not opened, because the results may name any folder of the reader.
-std::string contact_sheet(const std::string& folder, const std::string& data) {
+bool is_too_large(const std::filesystem::path& sheet) {
   std::error_code error;
-  const std::filesystem::path stored = std::filesystem::path(folder) / experiments::kPreviewFile;
-  if (std::filesystem::exists(std::filesystem::symlink_status(stored, error))) return stored_sheet(folder);
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(sheet, error))) return false;
+  const std::uintmax_t bytes = std::filesystem::file_size(sheet, error);
+  return !error && bytes > static_cast<std::uintmax_t>(experiments::kMaxPreviewBytes);
+}
+
+// "", with a note.
+std::string no_sheet(const std::string& sheet) {
+  Progress().print(fmt::format("note: {} has more than {} bytes, so the report shows no examples of the data",
+                               printable(sheet), experiments::kMaxPreviewBytes));
+  return "";
+}
+
+// A new one of built-in data; "" for other data, which are not opened, because the results may name any
+// folder of the reader.
+std::string new_sheet(const std::string& data) {
+  SheetSize size;
+  size.max_bytes = experiments::kMaxPreviewBytes;
   try {
-    return built_in_contact_sheet_png(data, {});
+    std::string sheet = built_in_contact_sheet_png(data, size);
+    const bool fits = static_cast<int64_t>(sheet.size()) <= size.max_bytes;
+    return fits ? sheet : no_sheet(fmt::format("an image of '{}'", data));
   } catch (const UsageError&) {
     return "";  // data of another version
   }
+}
+
+// The contact sheet in the folder or, of built-in data, a new one. "" if neither is there, or if the report
+// would be too large: a report needs none.
+std::string contact_sheet(const std::string& folder, const std::string& data) {
+  std::error_code error;
+  const std::filesystem::path stored = std::filesystem::path(folder) / experiments::kPreviewFile;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(stored, error))) return new_sheet(data);
+  return is_too_large(stored) ? no_sheet(fmt::format("'{}'", stored.string())) : stored_sheet(folder);
 }
 
 // The results in `folders`: one folder of `renorm reproduce`, brought up to date from its runs if they are

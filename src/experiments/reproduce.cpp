@@ -134,7 +134,9 @@ class Session {
     observer_.prepares(results_.data);
     // The folder is this process's own, but its contact sheet may be one without a mark.
     const std::string preview = fmt::format("{}/{}", request_.folder, kPreviewFile);
-    Child child({"data", results_.data, "--preview", preview, "--force"}, log);
+    Child child({"data", results_.data, "--preview", preview, "--preview-bytes",
+                 std::to_string(kMaxPreviewBytes), "--force"},
+                log);
     int code = 0;
     while (!child.ended(&code)) {
       check_stop();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace renorm::experiments {
 
 constexpr const char* kResultsFile = "results.json";
 constexpr const char* kPreviewFile = "data.png";
+// Of its bytes, so that a report with it has at most 5 MB.
+constexpr int64_t kMaxPreviewBytes = 600'000;
 
 // An arm while the experiment runs, over the requested seeds.
 struct ArmView {

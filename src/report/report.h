@@ -7,7 +7,8 @@
 
 namespace renorm::report {
 
-// Content that is not part of the results. Without bytes of a PNG file there is no section on the data.
+// Content that is not part of the results. Without bytes of a PNG file there is no section on the data; with
+// more than 600 kB the page may be larger than 5 MB.
 struct ReportExtras {
   std::string contact_sheet_png;
   std::string contact_sheet_caption;

@@ -44,6 +44,19 @@ import struct, sys
 assert struct.unpack(">II", open(sys.argv[1], "rb").read()[16:24]) == (140, 140)
 PYTHON
 
+# Fewer images in fewer bytes, but at least one.
+run 0 data strokes:classes=10,train=10,test=1,size=64 --preview "$work/all.png"
+for bytes in 20000 1; do
+  run 0 data strokes:classes=10,train=10,test=1,size=64 --preview "$work/few.png" --preview-bytes $bytes
+  python3 - "$work/all.png" "$work/few.png" $bytes <<'PYTHON' || fail "--preview-bytes $bytes has no effect"
+import struct, sys
+all, few = (open(name, "rb").read() for name in sys.argv[1:3])
+assert len(all) > 20000, len(all)
+side = struct.unpack(">II", few[16:24])
+assert len(few) <= 20000 and (side == (72, 72)) == (sys.argv[3] == "1"), (len(few), side)
+PYTHON
+done
+
 # Flags that make no sense.
 run 2 data strokes --val-fraction 0.1
 complains "--val-fraction has no effect with strokes"
@@ -64,6 +77,8 @@ run 2 data folder
 complains "folder:DIR"
 run 2 data "folder:$good" --preview "$work/none.png" --preview-images 0
 complains "contact sheet"
+run 2 data "folder:$good" --preview "$work/none.png" --preview-bytes 0
+complains "--preview-bytes must be at least 1"
 [ ! -e "$work/none.png" ] || fail "a sheet that was refused is there"
 run 66 data "folder:$work/none"
 complains "$work/none: no such folder"

@@ -91,6 +91,26 @@ run 0 report "$work/x"
 embeds 1
 [ ! -e "$work/cache" ] || fail "a report wrote to the cache"
 
+# A large contact sheet: a new one shows fewer images, a stored one is left out.
+fresh x
+rm "$work/x/data.png"
+set_result data strokes:classes=10,train=10,test=1,size=256
+run 0 report "$work/x"
+embeds 1
+[ "$(wc -c <"$work/x/report.html")" -lt 2000000 ] || fail "the contact sheet of a report is too large"
+fresh x
+python3 - "$work/x/data.png" <<'END' || fail "no large image"
+import os, struct, sys, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+rows = b"".join(b"\0" + os.urandom(1000) for _ in range(1000))
+open(sys.argv[1], "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1000, 1000, 8, 0, 0, 0, 0))
+                              + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+END
+run 0 report "$work/x"
+embeds 0
+complains "note: '$work/x/data.png' has more than 600000 bytes"
+
 # Folders of runs outside, by their name or by a link.
 for folder in ../made/runs/iid-batchnorm/seed-1 "$work/made/runs/iid-batchnorm/seed-1"; do
   fresh x
