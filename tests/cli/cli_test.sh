@@ -56,7 +56,7 @@ quietly 0 predict --help
 flags --top --json --threads --checkpoint --raw --trust-code
 prints "Usage: renorm predict FILE IMAGE..."
 quietly 0 data --help
-flags --check --preview --force --preview-classes --preview-images --val-fraction --image-size --threads
+flags --check --preview --force --preview-classes --preview-images --preview-bytes --val-fraction --image-size --threads
 prints "Usage: renorm data SPEC"
 quietly 0 models --help
 flags --layers --size --channels --classes
