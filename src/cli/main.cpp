@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -228,5 +229,8 @@ int run_reporting(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A write beyond 'ulimit -f' fails like one to a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
-  return renorm::cli::run_reporting(argc, argv);
+  const int code = renorm::cli::run_reporting(argc, argv);
+  if (!renorm::dist::is_thread_left_behind()) return code;
+  std::fflush(nullptr);
+  _exit(code);
 }

@@ -23,6 +23,8 @@ constexpr std::chrono::milliseconds kSignOfLife{1'000};
 // More than are ever under way at once. Their numbers are the tags of messages.
 constexpr int kMaxExchanges = 1 << 20;
 
+std::atomic<bool> thread_left_behind{false};
+
 // Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown
 // too.
 void quiet_c10d() {
@@ -35,6 +37,8 @@ void quiet_c10d() {
 
 }  // namespace
 
+bool is_thread_left_behind() { return thread_left_behind; }
+
 Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& options) : launch_(launch) {
   quiet_c10d();
   if (!rendezvous.folder.empty()) {
@@ -44,7 +48,12 @@ Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& 
   const auto meeting =
       std::make_shared<Meeting>(launch, rendezvous, place_ ? place_->store_path() : "", options.timeout);
   std::thread([meeting] { meeting->run(); }).detach();
-  engine_ = meeting->result(options.stop);
+  try {
+    engine_ = meeting->result(options.stop);
+  } catch (...) {
+    if (!meeting->is_done()) thread_left_behind = true;
+    throw;
+  }
   if (place_) place_->met();
 }
 

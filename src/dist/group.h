@@ -31,6 +31,10 @@ struct ReportedElsewhere : std::runtime_error {
   int exit_code;
 };
 
+// Whether a meeting that failed left its thread behind. Such a process must end by _exit(): static objects
+// that the thread uses would be destroyed otherwise.
+bool is_thread_left_behind();
+
 struct Traffic {
   int64_t bytes = 0;  // of the tensors summed
   int64_t sums = 0;

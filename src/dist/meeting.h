@@ -55,8 +55,10 @@ class Meeting {
   // To be called by the thread.
   void run();
 
-  // Throws what run() threw, or Interrupted if it takes too long, a process ends, or `stop` becomes true.
+  // Throws what run() threw, or Interrupted if it takes too long, a process ends, or `stop` becomes true. In
+  // the latter cases the thread is left behind.
   std::unique_ptr<Engine> result(const std::atomic<bool>* stop);
+  bool is_done() const { return done_; }
 
  private:
   using Clock = std::chrono::steady_clock;
