@@ -1,5 +1,5 @@
-// Runs that earlier versions wrote: stored_runs/format-N has one per version N of state.json, format-2-scale
-// one with a weight in the norms. Each was stopped after step 10 of 20.
+// Stored runs: stored_runs/format-N has one per version N of state.json, stopped after step 10 of 20.
+// format-2-scale has a weight in the norms; it ran to its end and was cut back to its checkpoint of step 10.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
