@@ -90,20 +90,38 @@ class Checked(torch.nn.Module):
                 "group_size, or eval()"
             )
 
-    @torch.jit.unused
-    def _check_tensors(self, input: Tensor, std: Tensor) -> None:
-        """The checks of the kernels. Averages on other devices are not read."""
+    def _misfit(self, input: Tensor) -> str:
+        """What does not fit the layer, channels or dtype; "" if both do."""
+        if input.shape[1] != self.num_features:
+            return f"input must have {self.num_features} channels in dimension 1, got {input.shape[1]}"
+        held: Optional[Tensor] = self.running_mean
+        if held is None:
+            held = self.weight
+        if held is None:
+            held = self.bias
+        if held is None or (held.dtype == torch.float64) == (input.dtype == torch.float64):
+            return ""
+        if input.dtype == torch.float64:
+            return "a float32 layer does not take float64 input"
+        return "a float64 layer takes float64 input only"
+
+    def _check_fit(self, input: Tensor) -> None:
+        """The checks of the kernels that tensor operations do not make: they broadcast and promote."""
         if torch.jit.is_tracing():
             return
-        if input.shape[1] != self.num_features:
-            raise RuntimeError(
-                f"{self._who()}: input must have {self.num_features} channels in dimension 1, got {input.shape[1]}"
-            )
-        if self.running_mean.dtype != (torch.float64 if input.dtype == torch.float64 else torch.float32):
-            raise RuntimeError(
-                f"{self._who()}: a layer of dtype {self.running_mean.dtype} does not take input of dtype {input.dtype}"
-            )
-        if _tensors.is_compiling() or _tensors.in_transform() or not std.is_cpu or type(std) is not Tensor:
+        problem = self._misfit(input)
+        if len(problem) > 0:
+            who = self._kind
+            if not torch.jit.is_scripting():
+                who = self._who()
+            raise RuntimeError(f"{who}: {problem}")
+
+    @torch.jit.unused
+    def _check_std(self, std: Tensor) -> None:
+        """Averages on other devices are not read."""
+        if torch.jit.is_tracing() or _tensors.is_compiling() or _tensors.in_transform():
+            return
+        if not std.is_cpu or type(std) is not Tensor:
             return
         good = std.isfinite() & (std > 0)
         if not good.all():
@@ -129,10 +147,9 @@ class Checked(torch.nn.Module):
     @torch.jit.unused
     def _explained(self, error: RuntimeError, input: Tensor) -> RuntimeError:
         """The error of an operator in terms of the layer."""
-        if input.shape[1] != self.num_features:
-            return RuntimeError(
-                f"{self._who()}: input must have {self.num_features} channels in dimension 1, got {input.shape[1]}"
-            )
+        problem = self._misfit(input)
+        if problem:
+            return RuntimeError(f"{self._who()}: {problem}")
         sentence = str(error).split("\n")[0].partition(": ")[2]
         return RuntimeError(f"{self._who()}: {sentence}") if "renorm::" in str(error) else error
 

@@ -230,6 +230,7 @@ class BatchRenorm(Averaged):
             elif self._is_divided() and not input.is_meta:
                 return self._train_on_share(input, residual)
         self._check_input(input, residual)
+        self._check_fit(input)
         mean, std, step = self.running_mean, self.running_std, self.num_batches_tracked
         if mean is None or std is None or step is None or (self.batch_statistics and not self.training):
             return self._normalize_by_batch(input, residual)
@@ -281,7 +282,7 @@ class BatchRenorm(Averaged):
                 input, self.weight, self.bias, mean, std, step, hold, r_max, r_step, d_max, d_step,
                 self.eps, self.group_size, self.grouping, self.activation, residual
             )
-        self._check_tensors(input, std)
+        self._check_std(std)
         return _tensors.train(
             input, self.weight, self.bias, mean, std, step, self.clip, self.eps, self.group_size, self.grouping,
             self.activation, residual
@@ -320,7 +321,7 @@ class BatchRenorm(Averaged):
         if not torch.jit.is_scripting():
             if not _tensors.is_compiling():
                 _tensors.check_no_tangent(input, self.weight, self.bias, residual)
-            self._check_tensors(input, std)
+            self._check_std(std)
         return _tensors.infer(input, self.weight, self.bias, mean, std, self.activation, residual)
 
     def train(self, mode: bool = True) -> "BatchRenorm":

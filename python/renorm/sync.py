@@ -181,8 +181,9 @@ class SyncBatchRenorm(BatchRenorm):
         step: Optional[Tensor]
     ) -> Tuple[Tensor, ...]:
         """output, batch_mean, batch_std, r, d and the number of values in all processes. Changes no average."""
+        self._check_fit(input)
         if std is not None:
-            self._check_tensors(input, std)
+            self._check_std(std)
         operators = _operators(input)
         try:
             own = operators.batch_renorm_statistics(input.detach())
