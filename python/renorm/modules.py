@@ -3,27 +3,21 @@ from typing import Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel as _DDP
 
 from . import _tensors
-from ._averages import Averaged, inside_ddp
+from ._averages import inside_ddp
 from ._checks import OPTIONS, checked_option
-from ._history import backward_task, in_backward, recognises_recomputation
+from ._history import in_backward
 from ._library import has_kernels
+from ._one_call import PLAIN, OneCall
 from .clip import ClipSchedule
-
-# Looked up once: a layer on a small tensor takes longer in Python than in the kernels.
-if has_kernels:
-    _batch_renorm_train = torch.ops.renorm.batch_renorm_train_.default
-    _batch_renorm_inference = torch.ops.renorm.batch_renorm_inference.default
-
 
 def held_type(dtype: torch.dtype) -> torch.dtype:
     """The dtype of parameters and averages: float32 or wider."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-class BatchRenorm(Averaged):
+class BatchRenorm(OneCall):
     """Batch Renormalization (Ioffe, 2017) of input [N, C, ...] of any rank.
 
     BatchRenorm1d, 2d and 3d are the same for the ranks of BatchNorm1d, 2d and 3d. In training
@@ -168,24 +162,6 @@ class BatchRenorm(Averaged):
         return self._forward(input, residual)
 
     @torch.jit.unused
-    def _is_frequent(self, input: Tensor) -> bool:
-        """Whether one call of an operator is the whole forward, with the parameters where torch.nn.Module keeps them. A
-        class made by a parametrization or by torch.nn.utils.stateless has them elsewhere."""
-        return (
-            type(self) in PLAIN
-            and type(input) is Tensor  # subclasses may have no data, such as FakeTensor
-            and "weight" in self._parameters  # not with torch.nn.utils.weight_norm
-            and "bias" in self._parameters
-            and input.is_cpu
-            and self.statistics == "immediate"
-            and not self.batch_statistics
-            and self._buffers["running_mean"] is not None
-            and _DDP._active_ddp_module is None
-            and backward_task() == -1
-            and not _tensors.in_transform()
-        )
-
-    @torch.jit.unused
     def _is_divided(self) -> bool:
         """Whether other processes have a part of the normalization group."""
         return False
@@ -194,34 +170,6 @@ class BatchRenorm(Averaged):
     def _train_on_share(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         """A training forward of a divided group."""
         raise NotImplementedError
-
-    @torch.jit.unused
-    def _train_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
-        parameters, buffers = self._parameters, self._buffers
-        try:
-            output, record = _batch_renorm_train(
-                input, parameters["weight"], parameters["bias"], buffers["running_mean"], buffers["running_std"],
-                buffers["num_batches_tracked"], buffers["clip_counts"], self.momentum, *self.clip, self.eps,
-                self.group_size, self.grouping, self.activation, residual, recognises_recomputation
-            )
-        except RuntimeError as error:
-            raise self._explained(error, input) from None
-        if recognises_recomputation and input.numel() > 0:
-            self._record(record)
-        return output
-
-    @torch.jit.unused
-    def _infer_in_one_call(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
-        parameters, buffers = self._parameters, self._buffers
-        mean, std = buffers["running_mean"], buffers["running_std"]
-        if torch.onnx.is_in_onnx_export():
-            return _tensors.infer_for_onnx(input, self.weight, self.bias, mean, std, self.activation, residual)
-        try:
-            return _batch_renorm_inference(
-                input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual
-            )
-        except RuntimeError as error:
-            raise self._explained(error, input) from None
 
     def _forward(self, input: Tensor, residual: Optional[Tensor]) -> Tensor:
         if self._sync and self.training:
@@ -412,5 +360,4 @@ class BatchRenorm3d(BatchRenorm):
     _shapes = "[N, C, D, H, W]"
 
 
-# The classes whose parameters and buffers are certainly where torch.nn.Module keeps them.
-PLAIN = {BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d}
+PLAIN.update([BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d])

@@ -9,7 +9,8 @@ from . import _parts, _tensors
 from ._averages import all_reduce, inside_ddp
 from ._history import in_backward
 from ._library import has_kernels
-from .modules import PLAIN, BatchRenorm, held_type
+from ._one_call import PLAIN
+from .modules import BatchRenorm, held_type
 
 
 class _Processes:
