@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from . import _tensors
 from ._checks import Checked
-from ._history import History, record_of, recognises_recomputation
+from ._history import History, Record, record_of, recognises_recomputation
 
 
 def inside_ddp() -> bool:
@@ -106,7 +106,7 @@ class Averaged(Checked):
                 _tensors.move_averages_(mean, std, step, batch_mean, batch_std, self.momentum)
 
     @torch.jit.unused
-    def _record(self, record: Tensor) -> None:
+    def _record(self, record: Record) -> None:
         if self._history is None:
             self._history = History()
         self._history.add(record)

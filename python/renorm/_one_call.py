@@ -54,7 +54,7 @@ class OneCall(Averaged):
         except RuntimeError as error:
             raise self._explained(error, input) from None
         if recognises_recomputation and input.numel() > 0:
-            self._record(record)
+            self._record((record, None))
         return output
 
     @torch.jit.unused

@@ -6,11 +6,8 @@ from typing import List, Optional, Tuple
 import torch
 from torch import Tensor
 
+from . import _tensors
 from ._tensors import _like_batch, _like_channels, _wide, correction, finish
-
-
-def _sum_type(x: Tensor) -> torch.dtype:
-    return torch.float32 if x.device.type == "mps" else torch.float64
 
 
 def _all_but_channels(x: Tensor) -> List[int]:
@@ -18,7 +15,7 @@ def _all_but_channels(x: Tensor) -> List[int]:
 
 
 def _sum(x: Tensor) -> Tensor:
-    return x.sum(_all_but_channels(x), dtype=_sum_type(x))
+    return x.sum(_all_but_channels(x), dtype=_tensors.widest(x.device))
 
 
 def _spread(statistic: Optional[Tensor], x: Tensor) -> Optional[Tensor]:
@@ -29,7 +26,7 @@ def batch_renorm_statistics(input: Tensor) -> Tensor:
     """The number of values per channel, their means, and the sums of squared distances from the means."""
     channels = input.shape[1]
     if input.numel() == 0:
-        return input.new_zeros(2 * channels + 1, dtype=_sum_type(input))
+        return input.new_zeros(2 * channels + 1, dtype=_tensors.widest(input.device))
     x = _wide(input)
     count = input.numel() // channels
     # The second pass removes the rounding error of the first mean.

@@ -9,6 +9,11 @@ import torch
 from torch import Tensor
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """float64, or float32 on devices that do not have it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def _wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.to(torch.float32)
 

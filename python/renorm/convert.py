@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, U
 import torch
 from torch import nn
 
+from . import _tensors
 from .clip import ClipSchedule
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
 from .sync import SyncBatchRenorm
@@ -178,7 +179,7 @@ class _Parameters:
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.device.type == "mps" else tensor.double()
+    return tensor.to(_tensors.widest(tensor.device))
 
 
 def _from_batch_norm(norm: nn.Module, clip: ClipSchedule, activation: str, parameters: _Parameters) -> BatchRenorm:

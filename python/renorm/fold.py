@@ -5,6 +5,7 @@ import torch
 import torch.fx
 from torch import nn
 
+from . import _tensors
 from .convert import Place, check_module, has_hooks, is_plain_sequential, is_single, places_of, put
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
 from .sync import SyncBatchRenorm
@@ -122,7 +123,7 @@ class _Planner:
 def _folded(layer: nn.Module, norm: BatchRenorm) -> Tuple[nn.Parameter, nn.Parameter]:
     """Weight and bias of `layer` followed by `norm`."""
     with torch.no_grad():
-        wide = torch.float32 if layer.weight.device.type == "mps" else torch.float64
+        wide = _tensors.widest(layer.weight.device)
         scale = 1 / norm.running_std.to(wide)
         if norm.weight is not None:
             scale = scale * norm.weight.to(wide)

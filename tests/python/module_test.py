@@ -1,4 +1,4 @@
-"""What PyTorch does with modules: state, copies, dtypes, TorchScript, torch.func and checkpointing.
+"""What PyTorch does with modules: state, copies, dtypes, TorchScript and torch.func.
 
 usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 module_test.py
 """
@@ -9,11 +9,10 @@ import unittest
 import warnings
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 import renorm
 from renorm import BatchRenorm1d, BatchRenorm2d, ClipSchedule
-from support import Case, has_func, ramp, reference, recognises_recomputation, trained
+from support import Case, has_func, ramp, reference, trained
 
 
 class State(Case):
@@ -251,133 +250,6 @@ class Functions(Case):
         (gradient,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
         gradient.square().sum().backward()
         self.assertGreater(x.grad.abs().max().item(), 0)
-
-
-class Checkpoint(Case):
-    def net(self):
-        torch.manual_seed(5)
-        return torch.nn.Sequential(
-            torch.nn.Conv2d(3, 4, 3), BatchRenorm2d(4, momentum=0.1, clip=ramp(), activation="relu"),
-            torch.nn.Conv2d(4, 4, 3), BatchRenorm2d(4, momentum=0.1, clip=ramp(), activation="relu"))
-
-    def step(self, net, x, reentrant):
-        net.zero_grad()
-        y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
-        y.square().sum().backward()
-
-    def check(self, train):
-        for reentrant in (True, False):
-            plain, again = self.net(), self.net()
-            for _ in range(8):
-                x = (torch.randn(4, 3, 9, 9) * 2 + 1).requires_grad_()
-                self.step(plain, x, None)
-                train(again, x, reentrant)
-                for one, other in zip(plain.parameters(), again.parameters()):
-                    self.close(one.grad, other.grad, 1e-5)
-                for one, other in zip(plain.buffers(), again.buffers()):
-                    if one.dtype.is_floating_point and one.dim() == 1:
-                        self.close(one, other, 1e-6)
-                self.assertEqual(again[1].num_batches_tracked.item(), plain[1].num_batches_tracked.item())
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_averages_move_once_and_gradients_are_exact(self):
-        self.check(self.step)
-
-    def test_deferred(self):
-        def train(net, x, reentrant):
-            with renorm.deferred(net):
-                self.step(net, x, reentrant)
-
-        self.check(train)
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_several_forwards_before_the_backward_passes(self):
-        plain, again = self.net(), self.net()
-        inputs = [torch.randn(4, 3, 9, 9) for _ in range(20)]
-        for net, reentrant in ((plain, None), (again, False)):
-            losses = []
-            for x in inputs:
-                y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
-                losses.append(y.square().sum())
-            losses[8].backward(retain_graph=True)
-            losses[19].backward()
-        for one, other in zip(plain.parameters(), again.parameters()):
-            self.close(one.grad, other.grad, 1e-5)
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_inputs_that_are_alike(self):
-        x = torch.randn(8, 2)
-        wide = (x - x.mean(0)) * 3 + x.mean(0)  # the same means
-        for inputs, in_order in (([x, x], False), ([x, wide], True)):
-            plain, again = (BatchRenorm1d(2, momentum=0.5, clip=ClipSchedule.constant(1.5, 0.5)) for _ in range(2))
-            gradients = []
-            for layer, reentrant in ((plain, None), (again, False)):
-                leaves = [one.clone().requires_grad_() for one in inputs]
-                outputs = [layer(leaf) if reentrant is None else checkpoint(layer, leaf, use_reentrant=reentrant)
-                           for leaf in leaves]
-                if not in_order and reentrant is not None:  # the same forward twice, with other averages
-                    with self.assertRaisesRegex(RuntimeError, "several with the same input"):
-                        outputs[0].pow(3).sum().backward()
-                    break
-                for output in outputs:
-                    output.pow(3).sum().backward()
-                gradients.append([leaf.grad for leaf in leaves])
-            if in_order:
-                for one, other in zip(*gradients):
-                    self.close(one, other, 1e-5)
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_a_commit_before_the_backward_pass(self):
-        plain, again = self.net(), self.net()
-        for net in (plain, again):
-            renorm.set_statistics(net, "deferred")
-        for _ in range(5):
-            x = torch.randn(4, 3, 9, 9)
-            for net, reentrant in ((plain, None), (again, False)):
-                net.zero_grad()
-                y = net(x) if reentrant is None else checkpoint(net, x, use_reentrant=reentrant)
-                renorm.commit(net)
-                y.square().sum().backward()
-            for one, other in zip(plain.parameters(), again.parameters()):
-                self.close(one.grad, other.grad, 1e-5)
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_another_forward_inside_a_backward_pass(self):
-        layer = BatchRenorm1d(2)
-        x = torch.randn(8, 2, requires_grad=True)
-        x.register_hook(lambda gradient: layer(gradient.detach()) * 0 + gradient)
-        x.square().sum().backward()
-        self.assertEqual(layer.num_batches_tracked.item(), 1)
-
-    def test_records_are_small(self):
-        layer = BatchRenorm1d(64, group_size=2)
-        for _ in range(40):
-            layer(torch.randn(256, 64))
-        if layer._history is not None:
-            self.assertLessEqual(sum(record.numel() for record in layer._history._records), 16 * (4 * 64 + 1))
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_averages_that_somebody_changed(self):
-        for name in ("running_mean", "running_std", "num_batches_tracked"):
-            plain, again = self.net(), self.net()
-            inputs = [torch.randn(4, 3, 9, 9) for _ in range(6)]
-            for net, reentrant in ((plain, None), (again, False)):
-                for x in inputs[:5]:
-                    net(x)
-                getattr(net[1], name).data.add_(2)
-                net.zero_grad()
-                self.step(net, inputs[5], reentrant)
-            for one, other in zip(plain.parameters(), again.parameters()):
-                self.close(one.grad, other.grad, 1e-5)
-
-    @unittest.skipUnless(recognises_recomputation, "this PyTorch does not recognise a recomputation")
-    def test_a_forward_too_long_ago_is_an_error(self):
-        net = self.net()
-        first = checkpoint(net, torch.randn(4, 3, 9, 9), use_reentrant=False).square().sum()
-        for _ in range(40):
-            net(torch.randn(4, 3, 9, 9))
-        with self.assertRaisesRegex(RuntimeError, "renorm.deferred"):
-            first.backward()
 
 
 if __name__ == "__main__":
