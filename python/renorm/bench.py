@@ -84,7 +84,7 @@ def run_tiny(options: Options, progress: Progress) -> Dict[str, Any]:
         ("training", forward, True, True, 1.3),
         ("training, forward + backward", both, True, True, None),
         ("evaluation", forward, False, False, 1.0),
-        ("evaluation, gradients recorded", forward, False, True, None),
+        ("evaluation, gradients recorded", forward, False, True, 1.0),
     ]
     cases = []
     for name, run, training, recorded, aim in settings:
@@ -231,14 +231,15 @@ def _why_not_judged(options: Options) -> Optional[str]:
     return None
 
 
-def run(options: Options) -> Dict[str, Any]:
-    """All figures, as they go into the JSON file."""
+def run(options: Options, arguments: List[str]) -> Dict[str, Any]:
+    """All figures, as they go into the JSON file. `arguments` are those of the command line."""
     kept = None if options.fresh_memory else keep_freed_memory()
     torch.set_num_threads(options.threads)
     clock = "CPU time of the process" if options.threads == 1 else "wall time"
     why_not = _why_not_judged(options)
     record: Dict[str, Any] = {
         "schema": 1,
+        "command": ["python3", "-m", "renorm.bench", *arguments],
         "renorm": __version__,
         "library": "compiled library" if _library.has_kernels else "no compiled library",
         "machine": machine(),
@@ -342,9 +343,10 @@ def _write(path: Path, content: str) -> None:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
     options = _parser().parse_args(arguments, Options())
     try:
-        record = run(options)
+        record = run(options, arguments)
     except Disagreement as error:
         print(f"python -m renorm.bench: competitors disagree: {error}", file=sys.stderr)
         return 1
