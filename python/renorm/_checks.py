@@ -1,5 +1,6 @@
 """The checks of a layer: options, input, averages and statistics, each with one sentence."""
 import warnings
+from numbers import Real
 from typing import Any, Optional, Set
 
 import torch
@@ -17,6 +18,11 @@ _CHOICES = {
 OPTIONS = frozenset([*_CHOICES, "eps", "momentum", "group_size", "clip"])
 
 
+def check_module(function: str, model: Any) -> None:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"renorm.{function}: model must be a torch.nn.Module, got {model!r:.60}")
+
+
 def checked_option(owner: str, option: str, value: Any) -> Any:
     """The value in its own type; an error if the option cannot have it."""
     if option in _CHOICES:
@@ -30,10 +36,10 @@ def checked_option(owner: str, option: str, value: Any) -> Any:
         return value._checked()
     if option == "momentum" and value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{owner}: {option} must be a number, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{owner}: {option} must be a number, got {value!r:.60}")
     if option == "group_size":
-        if int(value) != value or value < 0:
+        if not value >= 0 or value % 1 != 0:
             raise ValueError(f"{owner}: group_size must be an integer >= 0, got {value}")
         return int(value)
     if option == "eps" and not value > 0:

@@ -3,7 +3,7 @@ import json
 import os
 import warnings
 from pathlib import Path
-from typing import Optional
+from typing import Dict, Optional
 
 import torch
 
@@ -11,14 +11,18 @@ _PACKAGE = Path(__file__).resolve().parent
 _REBUILD = "build it again with this PyTorch: pip install --no-build-isolation --force-reinstall <folder of renorm>"
 
 
-def _described(folder: Path) -> dict:
+def _described(folder: Path) -> Dict[str, str]:
     """library.json: the versions that the library in `folder` was built with, or {} without that file."""
+    file = folder / "library.json"
     try:
-        return json.loads((folder / "library.json").read_text())
+        found = json.loads(file.read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ImportError(f"renorm: {folder / 'library.json'} cannot be read: {error}") from None
+        raise ImportError(f"renorm: {file} cannot be read: {error}") from None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ImportError(f"renorm: {file} must be a JSON object of strings; {_REBUILD}")
+    return found
 
 
 def _minor(version: str) -> str:

@@ -1,5 +1,6 @@
 """The limits of r and d as a function of the training step."""
 import math
+from numbers import Real
 from typing import NamedTuple
 
 
@@ -36,14 +37,15 @@ class ClipSchedule(NamedTuple):
     @staticmethod
     def ramp(hold: int, r_max: float, r_step: int, d_max: float, d_step: int) -> "ClipSchedule":
         """r_max >= 1, d_max >= 0, 0 <= hold <= r_step, hold <= d_step. Limits may be infinite: from hold + 1 on."""
-        if hold < 0:
+        schedule = ClipSchedule(hold, r_max, r_step, d_max, d_step)._checked()
+        if schedule.hold < 0:
             raise ValueError(f"ClipSchedule.ramp: hold must be >= 0, got {hold}")
-        return ClipSchedule(int(hold), float(r_max), int(r_step), float(d_max), int(d_step))._checked()
+        return schedule
 
     @staticmethod
     def constant(r_max: float, d_max: float) -> "ClipSchedule":
         """The same limits at every step."""
-        return ClipSchedule(-1, float(r_max), 0, float(d_max), 0)._checked()
+        return ClipSchedule(-1, r_max, 0, d_max, 0)._checked()
 
     @staticmethod
     def batch_norm() -> "ClipSchedule":
@@ -68,6 +70,14 @@ class ClipSchedule(NamedTuple):
         return limit(1.0, self.r_max, self.r_step), limit(0.0, self.d_max, self.d_step)
 
     def _checked(self) -> "ClipSchedule":
+        """The schedule with each number in its own type."""
+        for name, value in self._asdict().items():
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(f"ClipSchedule: {name} must be a number, got {value!r:.60}")
+        for name in ("hold", "r_step", "d_step"):
+            value = getattr(self, name)
+            if value % 1 != 0:  # NaN for infinity and NaN
+                raise ValueError(f"ClipSchedule: {name} must be a whole number, got {value}")
         if not self.r_max >= 1:
             raise ValueError(f"ClipSchedule: r_max must be >= 1, got {self.r_max}")
         if not self.d_max >= 0:
@@ -76,4 +86,4 @@ class ClipSchedule(NamedTuple):
             raise ValueError(
                 f"ClipSchedule: hold must be <= r_step and d_step, got {self.hold}, {self.r_step} and {self.d_step}"
             )
-        return self
+        return ClipSchedule(int(self.hold), float(self.r_max), int(self.r_step), float(self.d_max), int(self.d_step))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from . import _tensors
+from ._checks import check_module
 from .clip import ClipSchedule
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
 from .sync import SyncBatchRenorm
@@ -83,13 +84,11 @@ def put(model: nn.Module, places: List[Place], new: nn.Module) -> nn.Module:
     return model
 
 
-def check_module(function: str, model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"renorm.{function}: model must be a torch.nn.Module, got {model!r:.60}")
-
-
-def _as_patterns(patterns: Patterns) -> List[str]:
-    return [patterns] if isinstance(patterns, str) else list(patterns)
+def _as_patterns(function: str, option: str, patterns: Patterns) -> List[str]:
+    found = list(patterns) if isinstance(patterns, Iterable) and not isinstance(patterns, str) else [patterns]
+    if not all(isinstance(pattern, str) for pattern in found):
+        raise TypeError(f"renorm.{function}: {option} must be a pattern or a list of patterns, got {patterns!r:.60}")
+    return found
 
 
 def _select(
@@ -98,7 +97,8 @@ def _select(
     """The modules with a path that a pattern of `include` matches, and no path that one of `exclude` matches. A pattern
     that matches no path is an error, and so is an empty result."""
     paths = [path for places in found.values() for path, _, _ in places]
-    included, excluded = _as_patterns(include), _as_patterns(exclude)
+    included = _as_patterns(function, "include", include)
+    excluded = _as_patterns(function, "exclude", exclude)
     for option, patterns in (("include", included), ("exclude", excluded)):
         for pattern in patterns:
             if not any(fnmatchcase(path, pattern) for path in paths):

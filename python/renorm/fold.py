@@ -6,7 +6,8 @@ import torch.fx
 from torch import nn
 
 from . import _tensors
-from .convert import Place, check_module, has_hooks, is_plain_sequential, is_single, places_of, put
+from ._checks import check_module
+from .convert import Place, has_hooks, is_plain_sequential, is_single, places_of, put
 from .modules import BatchRenorm, BatchRenorm1d, BatchRenorm2d, BatchRenorm3d
 from .sync import SyncBatchRenorm
 

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from ._checks import check_module, checked_option
 from .modules import BatchRenorm
 
 
@@ -263,13 +264,10 @@ def _options(
     if source not in _SOURCES:
         raise ValueError(f"renorm.load_foreign: source must be one of {', '.join(_SOURCES)}, got {source!r}")
     convention = _SOURCES[source]
-    eps = convention.eps if eps is None else float(eps)
-    if eps is not None and not eps > 0:
-        raise ValueError(f"renorm.load_foreign: eps must be > 0, got {eps}")
-    if momentum is not None:
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"renorm.load_foreign: momentum must be in [0, 1], got {momentum}")
-        momentum = round(1 - momentum, 15) if convention.momentum_of_old else float(momentum)
+    eps = convention.eps if eps is None else checked_option("renorm.load_foreign", "eps", eps)
+    momentum = checked_option("renorm.load_foreign", "momentum", momentum)
+    if momentum is not None and convention.momentum_of_old:
+        momentum = round(1 - momentum, 15)
     return convention, eps, momentum
 
 
@@ -297,6 +295,9 @@ def load_foreign(
 
     Raises KeyError for a missing or unexpected key, ValueError for a wrong shape or value. The model is then unchanged.
     """
+    check_module("load_foreign", model)
+    if names is not None and not isinstance(names, Mapping):
+        raise TypeError(f"renorm.load_foreign: names must be a mapping, got {names!r:.60}")
     entries = _entries(state_dict)
     wanted = _layers_of(model, names)
     if list(wanted) == [""]:

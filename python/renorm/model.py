@@ -5,18 +5,23 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import torch
 
 from ._averages import all_reduce
-from ._checks import checked_option
+from ._checks import check_module, checked_option
 from .clip import ClipSchedule
 from .modules import BatchRenorm
 
 
 def layers(model: torch.nn.Module) -> List[Tuple[str, BatchRenorm]]:
     """(path, layer) of every Batch Renorm layer, each once."""
+    return _named_layers("layers", model)
+
+
+def _named_layers(function: str, model: torch.nn.Module) -> List[Tuple[str, BatchRenorm]]:
+    check_module(function, model)
     return [(path, module) for path, module in model.named_modules() if isinstance(module, BatchRenorm)]
 
 
 def _layers_of(function: str, model: torch.nn.Module) -> List[BatchRenorm]:
-    found = [layer for _, layer in layers(model)]
+    found = [layer for _, layer in _named_layers(function, model)]
     if not found:
         raise ValueError(f"renorm.{function}: the model has no Batch Renorm layer; renorm.convert(model) makes them")
     return found
@@ -56,7 +61,7 @@ def set_step(model: torch.nn.Module, step: int) -> None:
 
 def name_layers(model: torch.nn.Module) -> None:
     """Sets the name of every layer, which its errors have, to its path in the model."""
-    for path, layer in layers(model):
+    for path, layer in _named_layers("name_layers", model):
         layer.name = path
 
 

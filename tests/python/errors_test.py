@@ -19,6 +19,7 @@ class Errors(Case):
             ((3, 1e-5, "x"), {}, TypeError, "momentum must be a number, got 'x'"),
             ((3, 0.0), {}, ValueError, "eps must be > 0"),
             ((3, 1e-5, 1.5), {}, ValueError, r"momentum must be in \[0, 1\] or None, got 1.5"),
+            ((3,), {"group_size": float("inf")}, ValueError, "group_size must be an integer >= 0, got inf"),
             ((3,), {"group_size": -1}, ValueError, "group_size must be an integer >= 0, got -1"),
             ((3,), {"grouping": "random"}, ValueError, "grouping must be 'contiguous' or 'strided', got 'random'"),
             ((3,), {"activation": "gelu"}, ValueError, "activation must be 'none' or 'relu', got 'gelu'"),
@@ -116,6 +117,54 @@ class Errors(Case):
             renorm.set_clip(BatchRenorm2d(3), (1, 2))
         with self.assertRaises(ValueError):
             renorm.set_step(BatchRenorm2d(3), 1.9)
+
+    def test_what_is_not_a_model(self):
+        def enter(context):
+            def call(model):
+                with context(model):
+                    pass
+
+            return call
+
+        calls = {name: getattr(renorm, name) for name in ("layers", "name_layers", "commit", "discard", "clip_telemetry",
+                                                          "clear_clip_telemetry", "convert", "convert_sync", "revert", "fold")}
+        calls.update({name: enter(getattr(renorm, name)) for name in ("deferred", "use_batch_statistics")})
+        calls["set_clip"] = lambda model: renorm.set_clip(model, ClipSchedule.paper())
+        calls["set_step"] = lambda model: renorm.set_step(model, 1)
+        calls["set_momentum"] = lambda model: renorm.set_momentum(model, 0.1)
+        calls["set_statistics"] = lambda model: renorm.set_statistics(model, "deferred")
+        calls["load_foreign"] = lambda model: renorm.load_foreign(model, {})
+        for name, call in calls.items():
+            for model in (None, [BatchRenorm2d(3)]):
+                text = f"^renorm.{name}: model must be a torch.nn.Module, got "
+                with self.subTest(function=name, model=model), self.assertRaisesRegex(TypeError, text):
+                    call(model)
+
+    def test_arguments_of_the_wrong_type(self):
+        arrays = {"ra_mean": [0, 0], "ra_var": [1, 1], "scale": [1, 1], "bias": [0, 0]}
+        layer = BatchRenorm1d(2)
+        for call, text in [
+            (lambda: renorm.convert(torch.nn.BatchNorm2d(3), include=5), "renorm.convert: include must be a pattern"),
+            (lambda: renorm.convert(torch.nn.BatchNorm2d(3), exclude=None), "renorm.convert: exclude must be a pattern"),
+            (lambda: renorm.revert(BatchRenorm2d(3), include=["*", 5]), "renorm.revert: include must be a pattern"),
+            (lambda: renorm.load_foreign(layer, arrays, eps="x"), "renorm.load_foreign: eps must be a number, got 'x'"),
+            (lambda: renorm.load_foreign(layer, arrays, momentum="x"), "load_foreign: momentum must be a number, got 'x'"),
+            (lambda: renorm.load_foreign(layer, arrays, names=5), "load_foreign: names must be a mapping, got 5"),
+            (lambda: ClipSchedule.ramp("a", 3, 4, 5, 6), "ClipSchedule: hold must be a number, got 'a'"),
+            (lambda: ClipSchedule.constant("a", 3), "ClipSchedule: r_max must be a number, got 'a'"),
+        ]:
+            with self.subTest(text=text), self.assertRaisesRegex(TypeError, text):
+                call()
+
+    def test_steps_that_are_not_whole(self):
+        for make in (lambda hold, r_step, d_step: ClipSchedule.ramp(hold, 3, r_step, 5, d_step),
+                     lambda hold, r_step, d_step: BatchRenorm2d(3, clip=ClipSchedule(hold, 3.0, r_step, 5.0, d_step))):
+            for name in ("hold", "r_step", "d_step"):
+                for value in (1.9, float("inf"), float("nan")):
+                    text = f"ClipSchedule: {name} must be a whole number, got {value}"
+                    with self.subTest(text=text), self.assertRaisesRegex(ValueError, text):
+                        make(**dict({"hold": 0, "r_step": 9, "d_step": 9}, **{name: value}))
+        self.assertEqual(repr(ClipSchedule.ramp(2.0, 3, 9.0, 5, 7)), "ClipSchedule(hold=2, r_max=3.0, r_step=9, d_max=5.0, d_step=7)")
 
     def test_schedules(self):
         for make in (lambda: ClipSchedule.paper(0), lambda: ClipSchedule.ramp(-1, 3, 4, 5, 6),

@@ -67,6 +67,8 @@ class Import(unittest.TestCase):
 
     def test_a_damaged_description(self):
         self.check_refused(r"library\.json cannot be read", "{")
+        for description in ("[1]", "5", '{"torch": 5}'):
+            self.check_refused(r"library\.json must be a JSON object of strings; build it again", description)
 
     def test_a_missing_library(self):
         code, _, errors = run("import renorm", RENORM_LIBRARY="/nonexistent/librenorm.so")
