@@ -335,11 +335,25 @@ class Derivatives(unittest.TestCase):
                 with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0, got 0 in channel 1"):
                     torch.func.grad(lambda x: function(x, std))(x)
 
-    @unittest.skipUnless(has_func, "no torch.func")
     def test_forward_mode_raises(self):
-        x, w, b, residual = (t.detach() for t in self.arguments())
-        with self.assertRaisesRegex(RuntimeError, "forward-mode differentiation is not supported"):
-            torch.func.jvp(lambda x: self.function(x, w, b, residual), (x,), (torch.ones_like(x),))
+        """Also without an argument that requires a gradient."""
+        x, w, b, mean, std, residual = (t.detach() for t in tensors((4, 3)))
+        step, clip, counts = torch.tensor(5), tuple(CLIP.values()), torch.zeros(4, dtype=torch.int64)
+        calls = {
+            "batch_renorm": lambda x, w: ops.batch_renorm(x, w, b, mean, std, residual=residual),
+            "batch_renorm_step": lambda x, w: ops.batch_renorm_step(x, w, b, mean, std, step, *clip),
+            "batch_renorm_inference": lambda x, w: ops.batch_renorm_inference(x, w, b, mean, std),
+            "batch_renorm_train_": lambda x, w: ops.batch_renorm_train_(x, w, b, mean, std, step, counts, 0.1, *clip),
+        }
+        for name, call in calls.items():
+            with self.subTest(operator=name), torch.autograd.forward_ad.dual_level():
+                dual_x, dual_w = (torch.autograd.forward_ad.make_dual(t, torch.ones_like(t)) for t in (x, w))
+                for arguments in ((dual_x, w), (x, dual_w)):
+                    with self.assertRaisesRegex(RuntimeError, "forward-mode differentiation is not supported"):
+                        call(*arguments)
+        if has_func:
+            with self.assertRaisesRegex(RuntimeError, "forward-mode differentiation is not supported"):
+                torch.func.jvp(lambda x: calls["batch_renorm"](x, w)[0], (x,), (torch.ones_like(x),))
 
 
 if __name__ == "__main__":

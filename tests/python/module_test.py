@@ -14,6 +14,22 @@ import renorm
 from renorm import BatchRenorm1d, BatchRenorm2d, ClipSchedule
 from support import Case, has_func, ramp, reference, trained
 
+if has_func:
+    functional_call = torch.func.functional_call
+else:
+    functional_call = torch.nn.utils.stateless.functional_call
+
+
+def convolves_in(dtype):
+    """Whether a convolution under autocast to the dtype has it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with torch.autocast("cpu", dtype):
+                return torch.nn.Conv2d(1, 1, 1)(torch.ones(1, 1, 2, 2)).dtype == dtype
+    except RuntimeError:  # autocast refuses the dtype
+        return False
+
 
 class State(Case):
     def test_state_dict(self):
@@ -67,13 +83,35 @@ class State(Case):
             self.assertEqual(layer.eval()(x).dtype, dtype)
 
     def test_autocast(self):
-        model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), BatchRenorm2d(4, clip=ramp()))
-        with torch.autocast("cpu", torch.bfloat16):
-            y = model(torch.randn(4, 3, 8, 8))
-        self.assertEqual(y.dtype, torch.bfloat16)
+        for dtype in (torch.bfloat16, torch.half):
+            for activation in ("none", "relu"):
+                with self.subTest(dtype=dtype, activation=activation):
+                    if not convolves_in(dtype):
+                        self.skipTest(f"no convolution in {dtype} under autocast")
+                    self.check_autocast(dtype, activation)
+
+    def check_autocast(self, dtype, activation):
+        conv, layer = torch.nn.Conv2d(3, 4, 3), trained(BatchRenorm2d(4, clip=ramp(), activation=activation), 5, (6, 4, 5, 5))
+        x = torch.randn(4, 3, 8, 8)
+        autocast = torch.autocast("cpu", dtype)
+        with autocast:
+            between = conv(x).detach()
+            expected, means, _ = reference(between, layer)
+            mean = layer.running_mean.double() + layer.momentum * (means[0] - layer.running_mean.double())
+            y = layer(conv(x))
+        self.assertEqual(y.dtype, dtype)
+        self.close(y, expected, torch.finfo(dtype).eps)  # the rounding of the output
+        self.close(layer.running_mean, mean, 1e-5)
         y.float().sum().backward()
-        self.assertEqual(model[1].weight.grad.dtype, torch.float)
-        self.assertEqual(model[1].running_mean.dtype, torch.float)
+        self.close(layer.bias.grad, (expected > 0).sum((0, 2, 3)) if activation == "relu" else torch.full((4,), 4.0 * 36))
+        self.assertEqual((layer.weight.grad.dtype, conv.weight.grad.dtype), (torch.float, torch.float))
+        layer.eval()
+        with autocast:
+            y = layer(between)
+        shape = (1, 4, 1, 1)
+        expected = (between.double() - layer.running_mean.reshape(shape)) / layer.running_std.reshape(shape)
+        self.assertEqual(y.dtype, dtype)
+        self.close(y, expected.relu() if activation == "relu" else expected, torch.finfo(dtype).eps)
 
     def test_parameters_in_other_places(self):
         expected = BatchRenorm2d(3, clip=ramp())
@@ -187,8 +225,30 @@ class Functions(Case):
         state = {name: p.detach() for name, p in layer.named_parameters()}
         return state, {name: b.clone() for name, b in layer.named_buffers()}
 
+    def test_functional_call(self):
+        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
+        x = torch.randn(6, 3, 4, 5)
+        for mode in (True, False):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                layer.train(mode)
+            other = copy.deepcopy(layer)
+            state = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+            state["weight"], state["running_mean"] = state["weight"] + 1, state["running_mean"] + 0.5
+            other.load_state_dict(state)
+            before = copy.deepcopy(layer.state_dict())
+            state["weight"].requires_grad_()
+            got, expected = functional_call(layer, state, x), other(x)
+            self.close(got, expected)
+            got.square().sum().backward()
+            expected.square().sum().backward()
+            self.close(state["weight"].grad, other.weight.grad, 1e-5)
+            for name, tensor in layer.state_dict().items():
+                self.same(tensor, before[name])
+                self.close(state[name], other.state_dict()[name])
+
     @unittest.skipUnless(has_func, "no torch.func")
-    def test_functional_call_and_grad(self):
+    def test_grad_of_a_functional_call(self):
         layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
         x = torch.randn(6, 3, 4, 5)
         for mode in (True, False):
@@ -198,7 +258,7 @@ class Functions(Case):
             parameters, buffers = self.parts(layer)
 
             def loss(parameters, buffers):
-                return torch.func.functional_call(layer, (parameters, buffers), (x,)).square().sum()
+                return functional_call(layer, (parameters, buffers), (x,)).square().sum()
 
             got = torch.func.grad(loss)(parameters, buffers)
             leaves = {name: p.clone().requires_grad_() for name, p in parameters.items()}
@@ -227,7 +287,7 @@ class Functions(Case):
         x = torch.randn(2, 6, 3)
 
         def call(parameters, buffers, x):
-            return torch.func.functional_call(base, (parameters, buffers), (x,))
+            return functional_call(base, (parameters, buffers), (x,))
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -236,12 +296,27 @@ class Functions(Case):
             self.close(got[i], member(x[i]), 1e-5)
             self.close(buffers["running_mean"][i], member.running_mean, 1e-5)
 
-    @unittest.skipUnless(has_func, "no torch.func")
+    def refuse_forward_mode(self):
+        return self.assertRaisesRegex(RuntimeError, "forward-mode differentiation is not supported")
+
     def test_forward_mode_raises(self):
-        layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3))
         for mode in (True, False):
-            layer.train(mode)
-            with self.assertRaisesRegex((RuntimeError, NotImplementedError), "forward-mode differentiation"):
+            for trained_parameters in (True, False):
+                layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3)).train(mode)
+                layer.requires_grad_(trained_parameters)
+                for recorded in (True, False):
+                    with self.subTest(training=mode, requires_grad=trained_parameters, recorded=recorded):
+                        self.check_forward_mode(layer, recorded)
+
+    def check_forward_mode(self, layer, recorded):
+        with torch.autograd.forward_ad.dual_level(), torch.set_grad_enabled(recorded):
+            dual = torch.autograd.forward_ad.make_dual(torch.randn(4, 3), torch.ones(4, 3))
+            for arguments in ((dual,), (torch.randn(4, 3), dual)):
+                with self.refuse_forward_mode():
+                    layer(*arguments)
+            layer(torch.randn(4, 3))
+        if has_func:
+            with self.refuse_forward_mode():
                 torch.func.jvp(layer, (torch.randn(4, 3),), (torch.ones(4, 3),))
 
     def test_gradient_penalty(self):
