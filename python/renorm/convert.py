@@ -312,6 +312,14 @@ def revert(model: nn.Module, include: Patterns = "*", exclude: Patterns = ()) ->
     BatchRenorm, of any rank, becomes a BatchNorm of any rank. A ReLU that convert() fused is a module again; another
     fused ReLU becomes part of a Sequential of norm and ReLU in the layer's place. After an error the model is as it
     was.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3, activation="relu"))
+    >>> renorm.revert(model)[1]
+    Sequential(
+      (norm): BatchNorm1d(3, eps=1e-05, momentum=0.01, affine=True, track_running_stats=True)
+      (relu): ReLU()
+    )
     """
     check_module("revert", model)
     found = places_of(model, lambda module: isinstance(module, BatchRenorm))

@@ -150,6 +150,14 @@ def fold(model: nn.Module) -> nn.Module:
     A pair stays as it is if folding could change a result: if one of the two has hooks, is used twice, or has a weight
     that is computed, shared or read elsewhere, if the norm adds a residual or uses the statistics of the batch, or if
     it is a subclass.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3, activation="relu"))
+    >>> renorm.fold(model.eval())
+    Sequential(
+      (0): Linear(in_features=4, out_features=3, bias=True)
+      (1): ReLU()
+    )
     """
     check_module("fold", model)
     if model.training:

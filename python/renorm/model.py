@@ -11,7 +11,13 @@ from .modules import BatchRenorm
 
 
 def layers(model: torch.nn.Module) -> List[Tuple[str, BatchRenorm]]:
-    """(path, layer) of every Batch Renorm layer, each once."""
+    """(path, layer) of every Batch Renorm layer, each once.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
+    >>> [path for path, _ in renorm.layers(model)]
+    ['1']
+    """
     return _named_layers("layers", model)
 
 
@@ -36,22 +42,50 @@ def _set_option(model: torch.nn.Module, option: str, value: Any) -> None:
 
 
 def set_clip(model: torch.nn.Module, clip: ClipSchedule) -> None:
-    """Sets the clip schedule of every layer, from the next forward on."""
+    """Sets the clip schedule of every layer, from the next forward on.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
+    >>> renorm.set_clip(model, renorm.ClipSchedule.paper(13000))
+    >>> model[1].clip.hold
+    500
+    """
     _set_option(model, "clip", clip)
 
 
 def set_momentum(model: torch.nn.Module, momentum: Optional[float]) -> None:
-    """Sets the weight of the new value in the averages of every layer; None is a cumulative average."""
+    """Sets the weight of the new value in the averages of every layer; None is a cumulative average.
+
+    >>> import renorm
+    >>> model = renorm.convert(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)))
+    >>> renorm.set_momentum(model, 0.01)        # convert keeps BatchNorm's 0.1
+    >>> model[1].momentum
+    0.01
+    """
     _set_option(model, "momentum", momentum)
 
 
 def set_statistics(model: torch.nn.Module, statistics: str) -> None:
-    """Sets when the averages of every layer move: "immediate" or "deferred"."""
+    """Sets when the averages of every layer move: "immediate" or "deferred".
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
+    >>> renorm.set_statistics(model, "deferred")
+    >>> model[1].statistics
+    'deferred'
+    """
     _set_option(model, "statistics", statistics)
 
 
 def set_step(model: torch.nn.Module, step: int) -> None:
-    """Sets the position in the clip schedule of every layer."""
+    """Sets the position in the clip schedule of every layer.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
+    >>> renorm.set_step(model, 20000)           # the model has been trained for 20,000 steps
+    >>> model[1].num_batches_tracked
+    tensor(20000)
+    """
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise ValueError(f"renorm.set_step: step must be an integer >= 0, got {step!r}")
     for layer in _layers_of("set_step", model):
@@ -60,7 +94,14 @@ def set_step(model: torch.nn.Module, step: int) -> None:
 
 
 def name_layers(model: torch.nn.Module) -> None:
-    """Sets the name of every layer, which its errors have, to its path in the model."""
+    """Sets the name of every layer, which its errors have, to its path in the model.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3))
+    >>> renorm.name_layers(model)
+    >>> model[1].name
+    '1'
+    """
     for path, layer in _named_layers("name_layers", model):
         layer.name = path
 
@@ -72,6 +113,15 @@ def commit(model: torch.nn.Module, process_group: Any = None) -> int:
     With a process_group the mean is over the groups of all its ranks: one all-reduce for the whole model, and every rank
     must call it. Forwards inside DistributedDataParallel have collected those of all ranks already. If collected
     statistics are not finite, raises RuntimeError, discards all and moves none.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3, statistics="deferred"))
+    >>> for part in torch.randn(2, 8, 4):
+    ...     model(part).sum().backward()
+    >>> renorm.commit(model)
+    1
+    >>> model[1].num_batches_tracked
+    tensor(1)
     """
     waiting = [layer for layer in _layers_of("commit", model) if layer.collected is not None]
     waiting = [layer for layer in waiting if layer.statistics == "deferred"]
@@ -104,7 +154,15 @@ def _add_up(waiting: List[BatchRenorm], group: Any) -> None:
 
 
 def discard(model: torch.nn.Module) -> None:
-    """Deferred statistics: forgets what every layer has collected, for a step that is not taken."""
+    """Deferred statistics: forgets what every layer has collected, for a step that is not taken.
+
+    >>> import renorm
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), renorm.BatchRenorm1d(3, statistics="deferred"))
+    >>> _ = model(torch.randn(8, 4))
+    >>> renorm.discard(model)
+    >>> renorm.commit(model)                    # nothing is left to move the averages by
+    0
+    """
     for layer in _layers_of("discard", model):
         layer.discard()
 
@@ -142,7 +200,15 @@ def deferred(model: torch.nn.Module, process_group: Any = None) -> Iterator[torc
 
 @contextmanager
 def use_batch_statistics(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Evaluation with the statistics of each batch, as batchnorm in training; no average is used or moved."""
+    """Evaluation with the statistics of each batch, as batchnorm in training; no average is used or moved.
+
+    >>> import renorm
+    >>> norm = renorm.BatchRenorm1d(2).eval()
+    >>> x = torch.tensor([[1.0, 5.0], [3.0, 5.0]])
+    >>> with renorm.use_batch_statistics(norm):
+    ...     norm(x).round().tolist()
+    [[-1.0, 0.0], [1.0, 0.0]]
+    """
     found = _layers_of("use_batch_statistics", model)
     before = [layer.batch_statistics for layer in found]
     for layer in found:
@@ -182,7 +248,15 @@ def clip_telemetry(model: torch.nn.Module) -> Dict[str, ClipTelemetry]:
 
 
 def clear_clip_telemetry(model: torch.nn.Module) -> None:
-    """Starts the telemetry of every layer again."""
+    """Starts the telemetry of every layer again.
+
+    >>> import renorm
+    >>> norm = renorm.BatchRenorm1d(2)
+    >>> _ = norm(torch.randn(8, 2))
+    >>> renorm.clear_clip_telemetry(norm)
+    >>> renorm.clip_telemetry(norm)[""].values
+    0
+    """
     for layer in _layers_of("clear_clip_telemetry", model):
         if layer.clip_counts is not None:
             layer.clip_counts.zero_()

@@ -309,6 +309,9 @@ def load_run(path: Union[str, Path], *, checkpoint: str = "last", averaged: bool
     checkpoint: of a run: "last", "best" or "step-N".
     averaged: of a run: False loads the raw weights instead of the averaged ones.
 
+        model = renorm.load_run("runs/small")
+        guesses = model(model.card.standardize(images)).argmax(1)       # images: uint8 [N, channels, height, width]
+
     Only numbers and names are read, no code. Raises FileNotFoundError, or ValueError with the file and what is wrong.
     """
     path = Path(path)

@@ -94,6 +94,17 @@ class Docstrings(unittest.TestCase):
             if callable(value):
                 self.assertTrue(value.__doc__, name)
 
+    def test_every_public_function_has_an_example(self):
+        """Classes that users do not make are shown by the functions that do. load_run needs a folder."""
+        without = {"ClipTelemetry", "FusedReLU", "ModelCard", "load_run"}
+        finder = doctest.DocTestFinder(recurse=False)
+        for name in renorm.__all__:
+            value = getattr(renorm, name)
+            if callable(value) and name not in without:
+                examples = [example for found in finder.find(value, name) for example in found.examples]
+                self.assertTrue(any(name in example.source for example in examples), name)
+        self.assertIn('renorm.load_run("', renorm.load_run.__doc__)
+
 
 if __name__ == "__main__":
     unittest.main()
