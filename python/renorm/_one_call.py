@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel as _DDP
 
-from . import _tensors
+from . import _onnx, _tensors
 from ._averages import Averaged
 from ._history import backward_task, recognises_recomputation
 from ._library import has_kernels
@@ -62,7 +62,7 @@ class OneCall(Averaged):
         parameters, buffers = self._parameters, self._buffers
         mean, std = buffers["running_mean"], buffers["running_std"]
         if torch.onnx.is_in_onnx_export():
-            return _tensors.infer_for_onnx(input, self.weight, self.bias, mean, std, self.activation, residual)
+            return _onnx.infer(input, self.weight, self.bias, mean, std, self.activation, residual)
         try:
             return _batch_renorm_inference(
                 input, parameters["weight"], parameters["bias"], mean, std, self.activation, residual

@@ -245,17 +245,6 @@ def infer(
     return finish(x_hat, weight, bias, residual, activation, input.dtype)
 
 
-def infer_for_onnx(
-    input: Tensor, weight: Optional[Tensor], bias: Optional[Tensor], running_mean: Tensor, running_std: Tensor,
-    activation: str, residual: Optional[Tensor]
-) -> Tensor:
-    """infer() as batchnorm, which ONNX has: BatchNormalization with var = std^2 and no eps."""
-    var = running_std * running_std
-    output = torch.nn.functional.batch_norm(input, running_mean, var, weight, bias, False, 0.0, 0.0)
-    output = output if residual is None else output + residual
-    return output.relu() if activation == "relu" else output
-
-
 def move_averages_(
     running_mean: Tensor, running_std: Tensor, step: Tensor, batch_mean: Tensor, batch_std: Tensor,
     momentum: Optional[float]

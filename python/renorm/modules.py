@@ -4,7 +4,7 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 from torch import Tensor
 
-from . import _tensors
+from . import _onnx, _tensors
 from ._averages import inside_ddp
 from ._checks import OPTIONS, checked_option
 from ._history import in_backward
@@ -259,7 +259,7 @@ class BatchRenorm(OneCall):
     def _infer(self, input: Tensor, residual: Optional[Tensor], mean: Tensor, std: Tensor) -> Tensor:
         if not torch.jit.is_scripting():
             if torch.onnx.is_in_onnx_export():
-                return _tensors.infer_for_onnx(input, self.weight, self.bias, mean, std, self.activation, residual)
+                return _onnx.infer(input, self.weight, self.bias, mean, std, self.activation, residual)
             if self.statistics == "deferred" and not _tensors.is_compiling():
                 self._warn_of_uncommitted()
         if self._kernels and (torch.jit.is_scripting() or input.is_cpu):
