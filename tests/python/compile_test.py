@@ -3,6 +3,9 @@
 usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 compile_test.py
 """
 import copy
+import functools
+import re
+import sys
 import unittest
 import warnings
 
@@ -10,16 +13,24 @@ import torch
 
 import renorm
 from renorm import BatchRenorm2d
-from support import VERSION, Case, has_compile, ramp
+from support import Case, has_compile, ramp
 
 
-def has_inductor():
+@functools.lru_cache(None)
+def why_no_inductor():
+    """The reason why Inductor cannot compile here; "" if it can."""
     try:
         torch._dynamo.reset()
         torch.compile(lambda x: x + 1)(torch.ones(3))
-        return True
-    except Exception:  # the C++ compiler or a Python package of Inductor is missing
-        return False
+        return ""
+    except Exception as error:  # the C++ compiler or a Python package of Inductor is missing
+        return f"no Inductor: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+
+
+def skip_without_inductor(case):
+    if why_no_inductor():
+        print(f"skipped: {why_no_inductor()}", file=sys.stderr)
+        case.skipTest(why_no_inductor())
 
 
 @unittest.skipUnless(has_compile, "no torch.compile")
@@ -60,10 +71,10 @@ class Compile(Case):
 
     def test_one_graph_over_a_ramp_and_two_batch_sizes(self):
         for backend in self.backends:
-            if backend == "inductor" and not has_inductor():
-                continue
             for options in ({}, {"activation": "relu"}):
                 with self.subTest(backend=backend, **options):
+                    if backend == "inductor":
+                        skip_without_inductor(self)
                     self.run_both(options, backend)
 
     def test_deferred(self):
@@ -80,26 +91,44 @@ class Compile(Case):
             self.close(compiled.running_mean, eager.running_mean)
         self.assertEqual(compiled.num_batches_tracked.item(), 6)
 
-    def test_inductor_copies_no_channels_last_tensor(self):
-        if not renorm.has_kernels or not has_inductor():
-            self.skipTest("no Inductor, or no compiled library")
+    def kernel_sizes(self, call, x):
+        """The result of a compiled call, and all sizes in the kernels that Inductor made for it."""
         from torch._inductor.utils import run_and_get_code
 
         torch._dynamo.reset()
+        result, codes = run_and_get_code(call, x)
+        self.assertTrue(any("torch.ops.renorm.batch_renorm" in code for code in codes))
+        kernels = [kernel for code in codes for kernel in code.split("cpp_fused")[1:]]
+        return result, {int(size) for kernel in kernels for size in re.findall(r"\b(\d+)L\b", kernel)} - {0}
+
+    def test_inductor_copies_no_channels_last_tensor(self):
+        """A kernel on the whole batch has a loop over its 7 x 7 positions; one on the 16 channels has not."""
+        if not renorm.has_kernels:
+            self.skipTest("tensor operations are kernels of Inductor's own")
+        skip_without_inductor(self)
         layer = BatchRenorm2d(16, activation="relu", clip=ramp())
-        x = torch.randn(4, 16, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
-        grad = torch.randn(4, 16, 6, 6).contiguous(memory_format=torch.channels_last)
+        x = torch.randn(4, 16, 7, 7).contiguous(memory_format=torch.channels_last).requires_grad_()
+        grad = torch.randn(4, 16, 7, 7).contiguous(memory_format=torch.channels_last)
 
         def both(x):
             y = torch.compile(layer, fullgraph=True)(x)
             return y, torch.autograd.grad(y, x, grad)[0]
 
-        (y, dx), codes = run_and_get_code(both, x)
-        for code in codes:  # kernels of Inductor's own may work on channels, not on the batch
-            for kernel in code.split("cpp_fused")[1:]:
-                self.assertNotIn(str(4 * 16 * 6 * 6), kernel)
-        self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
-        self.assertTrue(dx.is_contiguous(memory_format=torch.channels_last))
+        def copied(x):
+            return torch.compile(lambda x: layer(x.contiguous()), fullgraph=True)(x)
+
+        @torch.no_grad()
+        def evaluated(x):
+            return (torch.compile(layer, fullgraph=True)(x),)
+
+        _, sizes = self.kernel_sizes(copied, x)
+        self.assertTrue(any(size % 7 == 0 for size in sizes), f"a copy was not found among {sizes}")
+        for mode, call in ((True, both), (False, evaluated)):
+            layer.train(mode)
+            results, sizes = self.kernel_sizes(call, x)
+            self.assertFalse([size for size in sizes if size % 7 == 0], f"a copy in training={mode}")
+            for result in results:
+                self.assertTrue(result.is_contiguous(memory_format=torch.channels_last))
 
 
 @unittest.skipUnless(has_compile, "no torch.export")
