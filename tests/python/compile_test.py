@@ -131,6 +131,18 @@ class Compile(Case):
                 self.assertTrue(result.is_contiguous(memory_format=torch.channels_last))
 
 
+@unittest.skipUnless(hasattr(torch.library, "opcheck"), "no torch.library.opcheck")
+class Opcheck(Case):
+    def test_correction(self):
+        """The operator of the package itself. Those of the library are tested in tests/install."""
+        for hold in (2, -1):
+            for dtype in (torch.float, torch.double):
+                arguments = [torch.randn(2, 3), torch.rand(2, 3) + 0.5, torch.randn(3), torch.rand(3) + 0.5]
+                arguments = [tensor.to(dtype) for tensor in arguments]
+                torch.library.opcheck(torch.ops.renorm_tensors.correction.default,
+                                      (*arguments, torch.tensor(5), hold, 3.0, 9, 5.0, 7))
+
+
 @unittest.skipUnless(has_compile, "no torch.export")
 class Export(Case):
     def test_evaluation(self):
