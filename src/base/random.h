@@ -18,6 +18,8 @@ enum class Purpose : uint64_t {
   kEvaluation = 8,
   kAugment = 9,  // index = number of the example in the run
   kBench = 10,
+  kOverlayTrain = 11,  // index = number of the image in its split
+  kOverlayTest = 12,
 };
 
 // xoshiro256** started from a hash of (seed, purpose, index).

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "base/random.h"
 
 namespace renorm::data {
 
@@ -35,6 +38,9 @@ struct ByteDataset {
   ByteImages train;
   ByteImages test;
   std::string full_name{};  // the spec with all options
+  // Paints a new image of training example `index`, for a draw of it. Thread-safe; empty: examples have one
+  // image.
+  std::function<void(int64_t index, RandomStream& stream, uint8_t* pixels)> paint_anew{};
 };
 
 }  // namespace renorm::data

@@ -16,8 +16,11 @@ constexpr int64_t kPixelsPerTask = 32768;
 
 class InMemorySplit : public Split {
  public:
-  InMemorySplit(ByteImages images, std::vector<ByteTable> tables)
-      : images_(std::move(images)), tables_(std::move(tables)) {}
+  using Paint = std::function<void(int64_t index, RandomStream& stream, uint8_t* pixels)>;
+
+  // With `paint`, each draw has an image of its own, and `images` have no pixels.
+  InMemorySplit(ByteImages images, std::vector<ByteTable> tables, Paint paint = nullptr, uint64_t seed = 1)
+      : images_(std::move(images)), tables_(std::move(tables)), paint_(std::move(paint)), seed_(seed) {}
 
   const std::vector<int64_t>& labels() const override { return images_.labels; }
 
@@ -34,10 +37,16 @@ class InMemorySplit : public Split {
     const int64_t images_per_task =
         std::max<int64_t>(1, kPixelsPerTask / std::max<int64_t>(1, images_.image_bytes()));
     at::parallel_for(0, count, images_per_task, [&](int64_t first, int64_t last) {
+      std::vector<uint8_t> painted(paint_ ? static_cast<size_t>(images_.image_bytes()) : 0);
       for (int64_t i = first; i < last; ++i) {
-        const int64_t index = draws[static_cast<size_t>(i)].index;
-        labels[i] = images_.labels[static_cast<size_t>(index)];
-        standardize(images_.image(index), area, area, 1, tables_, pixels + i * images_.image_bytes());
+        const Draw& draw = draws[static_cast<size_t>(i)];
+        labels[i] = images_.labels[static_cast<size_t>(draw.index)];
+        if (paint_) {
+          RandomStream stream = stream_for(seed_, draw);
+          paint_(draw.index, stream, painted.data());
+        }
+        const uint8_t* image = paint_ ? painted.data() : images_.image(draw.index);
+        standardize(image, area, area, 1, tables_, pixels + i * images_.image_bytes());
       }
     });
     return batch;
@@ -52,9 +61,16 @@ class InMemorySplit : public Split {
 
   ByteImages images_;
   std::vector<ByteTable> tables_;
+  Paint paint_;
+  uint64_t seed_;
 };
 
 }  // namespace
+
+RandomStream stream_for(uint64_t seed, const Draw& draw) {
+  RandomStream of_ticket(seed, Purpose::kAugment, draw.ticket);
+  return RandomStream(of_ticket.bits(), Purpose::kAugment, static_cast<uint64_t>(draw.index));
+}
 
 Description describe(const ByteDataset& data) {
   ChannelMoments moments = channel_moments(data.train);
@@ -73,15 +89,20 @@ Description describe(const ByteDataset& data) {
 Dataset open_dataset(const std::string& spec, const OpenOptions& options) {
   std::optional<FolderIndex> index = open_folder_index(spec, options);
   if (index) return folder_dataset(std::move(*index), spec, options);
-  return in_memory(open_byte_dataset(spec, options));
+  return in_memory(open_byte_dataset(spec, options), options.images.seed);
 }
 
-Dataset in_memory(ByteDataset data) {
+Dataset in_memory(ByteDataset data, uint64_t seed) {
   Dataset dataset;
   dataset.description = describe(data);
   const std::vector<ByteTable> tables = standardizing_tables(dataset.description);
-  dataset.train = std::make_shared<InMemorySplit>(std::move(data.train), tables);
-  dataset.plain_train = dataset.train;
+  if (data.paint_anew) {
+    ByteImages shape{data.train.channels, data.train.height, data.train.width, {}, data.train.labels};
+    dataset.train =
+        std::make_shared<InMemorySplit>(std::move(shape), tables, std::move(data.paint_anew), seed);
+  }
+  dataset.plain_train = std::make_shared<InMemorySplit>(std::move(data.train), tables);
+  if (!dataset.train) dataset.train = dataset.plain_train;
   dataset.test = std::make_shared<InMemorySplit>(std::move(data.test), tables);
   return dataset;
 }

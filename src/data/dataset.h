@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "data/byte_images.h"
 #include "data/dataset_kinds.h"
 #include "data/description.h"
@@ -25,6 +26,9 @@ struct Draw {
   int64_t index;
   uint64_t ticket;
 };
+
+// The randomness of an example depends on its numbers alone.
+RandomStream stream_for(uint64_t seed, const Draw& draw);
 
 // Thread-safe: several threads may load at once.
 class Split {
@@ -49,8 +53,9 @@ struct Dataset {
 
 // A spec of any of dataset_kinds(). Throws UsageError, MissingInputError, DataError.
 Dataset open_dataset(const std::string& spec, const OpenOptions& options);
-// Images that are already in memory, standardized by the moments of the training images.
-Dataset in_memory(ByteDataset data);
+// Images that are already in memory, standardized by the moments of the training images. `seed` is that of
+// training images that are painted anew for each draw.
+Dataset in_memory(ByteDataset data, uint64_t seed = 1);
 Description describe(const ByteDataset& data);
 
 }  // namespace renorm::data

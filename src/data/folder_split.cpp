@@ -41,12 +41,6 @@ struct Outcome {
   std::vector<std::pair<int64_t, ImageFault>> faults;  // with the index of the image
 };
 
-// The randomness of an example depends on its numbers alone.
-RandomStream stream_for(uint64_t seed, const Draw& draw) {
-  RandomStream of_ticket(seed, Purpose::kAugment, draw.ticket);
-  return RandomStream(of_ticket.bits(), Purpose::kAugment, static_cast<uint64_t>(draw.index));
-}
-
 class FolderSplit : public Split {
  public:
   // `images` are one of the folder's lists.

@@ -92,12 +92,17 @@ Range centres_within(double low, double high, int64_t size) {
   return {static_cast<int64_t>(first), static_cast<int64_t>(last)};
 }
 
+}  // namespace
+
 uint8_t to_byte(double value) {
   const double scaled = std::floor((value + kLift) * kUnit + 0.5);
   return static_cast<uint8_t>(std::min(255.0, std::max(0.0, scaled)));
 }
 
-}  // namespace
+double ink_of_byte(uint8_t byte) {
+  static const uint8_t blank = to_byte(0.0);
+  return byte <= blank ? 0.0 : static_cast<double>(byte) / kUnit - kLift;
+}
 
 std::vector<Stroke> stroke_class(const StrokesOptions& options, int64_t label) {
   RandomStream stream(options.seed, Purpose::kStrokeClass, static_cast<uint64_t>(label));

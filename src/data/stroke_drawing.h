@@ -21,6 +21,10 @@ struct Stroke {
   Point points[3];
 };
 
+// The byte of a pixel's value, and the ink of a pixel that was drawn without noise.
+uint8_t to_byte(double value);
+double ink_of_byte(uint8_t byte);
+
 // The shape that all images of a class share.
 std::vector<Stroke> stroke_class(const StrokesOptions& options, int64_t label);
 

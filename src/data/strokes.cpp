@@ -6,9 +6,11 @@
 #include <atomic>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/checksum.h"
@@ -20,6 +22,7 @@
 #include "base/text.h"
 #include "data/parallel.h"
 #include "data/stroke_drawing.h"
+#include "data/stroke_overlay.h"
 
 namespace renorm::data {
 namespace {
@@ -69,13 +72,20 @@ const std::vector<Option>& option_table() {
       number("noise", &O::noise, 0.0, 10.0),
       number("jitter", &O::jitter, 0.0, 10.0),
       integer("seed", &O::seed, 0, std::numeric_limits<int64_t>::max()),
+      number("decoy", &O::decoy, 0.0, 1.0),
+      number("decoy-ink", &O::decoy_ink, 0.0, 10.0),
+      number("amplitude", &O::amplitude, 0.0, 1.0),
   };
   return table;
 }
 
-std::string options_text(const StrokesOptions& options) {
+// Those of plain images come first: specs in cache files and checkpoints end with them.
+constexpr size_t kPlainOptions = 9;
+
+std::string options_text(const StrokesOptions& options, size_t count) {
   std::string text;
-  for (const Option& option : option_table()) {
+  for (size_t i = 0; i < count; ++i) {
+    const Option& option = option_table()[i];
     text += fmt::format("{}{}={}", text.empty() ? "" : ",", option.name, option.text(options));
   }
   return text;
@@ -202,6 +212,28 @@ void write_cache(const StrokesOptions& options, const ByteDataset& data, const s
   }
 }
 
+// The options of the characters that images are composed of.
+StrokesOptions characters_of(StrokesOptions options) {
+  options.noise = 0.0;
+  options.decoy = 0.0;
+  options.amplitude = 0.0;
+  return options;
+}
+
+ByteDataset composed(const StrokesOptions& options, ByteDataset characters) {
+  const auto train = std::make_shared<StrokeOverlay>(options, std::move(characters.train));
+  ByteDataset data;
+  data.name = to_spec(options);
+  data.full_name = data.name;
+  data.classes = std::move(characters.classes);
+  data.train = train->paint_all(Purpose::kOverlayTrain);
+  data.test = StrokeOverlay(options, std::move(characters.test)).paint_all(Purpose::kOverlayTest);
+  data.paint_anew = [train](int64_t index, RandomStream& stream, uint8_t* pixels) {
+    train->paint(index, stream, pixels);
+  };
+  return data;
+}
+
 }  // namespace
 
 StrokesOptions parse_strokes(const std::string& text) {
@@ -219,12 +251,18 @@ std::optional<StrokesOptions> strokes_of_spec(const std::string& spec) {
   return parse_strokes(rest);
 }
 
-std::string to_spec(const StrokesOptions& options) { return "strokes:" + options_text(options); }
+std::string to_spec(const StrokesOptions& options) {
+  const size_t count = options.is_composed() ? option_table().size() : kPlainOptions;
+  return "strokes:" + options_text(options, count);
+}
 
-std::string strokes_usage() { return fmt::format("strokes[:{}]", options_text({})); }
+std::string strokes_usage() { return fmt::format("strokes[:{}]", options_text({}, option_table().size())); }
 
 ByteDataset generate_strokes(const StrokesOptions& options, int threads,
                              const std::function<void(int64_t, int64_t)>& progress) {
+  if (options.is_composed()) {
+    return composed(options, generate_strokes(characters_of(options), threads, progress));
+  }
   ByteDataset data = blank_strokes(options);
   const int64_t total = data.train.size() + data.test.size();
   const std::thread::id caller = std::this_thread::get_id();
@@ -245,6 +283,9 @@ std::string strokes_cache_file(const StrokesOptions& options, const std::string&
 
 ByteDataset cached_strokes(const StrokesOptions& options, const std::string& folder, int threads,
                            const std::function<void(int64_t, int64_t)>& progress) {
+  if (options.is_composed()) {
+    return composed(options, cached_strokes(characters_of(options), folder, threads, progress));
+  }
   if (std::optional<ByteDataset> cached = read_cache(options, folder)) return std::move(*cached);
   ByteDataset data = generate_strokes(options, threads, progress);
   write_cache(options, data, folder);

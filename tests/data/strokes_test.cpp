@@ -47,7 +47,7 @@ TEST(StrokesSpec, UsageListsEveryKeyWithItsDefault) {
   const std::string list = "; there are ";  // of all keys
   ASSERT_NE(message.find(list), std::string::npos);
   const std::vector<std::string> keys = split(message.substr(message.find(list) + list.size()), ',');
-  EXPECT_EQ(keys.size(), 9U);
+  EXPECT_EQ(keys.size(), 12U);
   for (const std::string& key : keys) {
     const std::string name = key.substr(key.find_first_not_of(' '));
     EXPECT_NE(("," + options).find("," + name + "="), std::string::npos) << name;
