@@ -36,9 +36,9 @@ void clip(const std::string& text) {
     });
 }
 
-void convnet(const std::string& text) {
+void convnet(const std::string& text, std::vector<models::ConvnetItem> (*parse)(const std::string& spec)) {
   std::vector<models::ConvnetItem> items;
-  if (!fuzz::accepts([&] { items = models::parse_convnet(text); })) return;
+  if (!fuzz::accepts([&] { items = parse(text); })) return;
   for (const int64_t side : {int64_t{1}, int64_t{20}, int64_t{65'536}})
     fuzz::accepts([&] {
       for (const auto& shape : models::convnet_shapes(items, {3, side, side}))
@@ -67,6 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   strokes(text);
   clip(text);
   options(text);
-  convnet(text);
+  convnet(text, models::parse_convnet);
+  convnet(text, models::parse_mlp);
   return 0;
 }

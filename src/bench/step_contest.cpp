@@ -70,6 +70,8 @@ train::NormKind norm_kind(StepNorm norm) {
       return train::NormKind::kRenorm;
     case StepNorm::kBatchnorm:
       return train::NormKind::kBatchnorm;
+    case StepNorm::kGroupnorm:
+      return train::NormKind::kGroupnorm;
     case StepNorm::kNative:
     case StepNorm::kTensorOps:
       break;

@@ -13,7 +13,7 @@
 
 namespace renorm::bench {
 
-enum class StepNorm { kRenorm, kNative, kBatchnorm, kTensorOps };
+enum class StepNorm { kRenorm, kNative, kBatchnorm, kTensorOps, kGroupnorm };
 enum class StepLayouts { kBoth, kNchw, kChannelsLast };
 
 struct StepOptions {
@@ -75,7 +75,8 @@ struct Choices<bench::StepNorm> {
   static constexpr Choice<bench::StepNorm> kAll[] = {{bench::StepNorm::kRenorm, "renorm"},
                                                      {bench::StepNorm::kNative, "native"},
                                                      {bench::StepNorm::kBatchnorm, "batchnorm"},
-                                                     {bench::StepNorm::kTensorOps, "tensor-ops"}};
+                                                     {bench::StepNorm::kTensorOps, "tensor-ops"},
+                                                     {bench::StepNorm::kGroupnorm, "groupnorm"}};
 };
 
 template <>

@@ -152,6 +152,9 @@ data::SamplerSpec sampler_of(const EvalOptions& options) {
 }
 
 void check_minibatch(const train::RunState& run, const data::SamplerSpec& sampler) {
+  if (run.config.norm == train::NormKind::kGroupnorm) {
+    throw UsageError("--batch-statistics has no effect on group normalization; leave it out");
+  }
   const int64_t size = sampler.minibatch() > 0 ? sampler.minibatch() : run.config.minibatch;
   if (train::can_normalize(run.config, run.data, size)) return;
   throw UsageError(fmt::format(

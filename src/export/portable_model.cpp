@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/errors.h"
 #include "models/blocks.h"
 #include "train/tensors.h"
 
@@ -92,6 +93,11 @@ BatchRenorm2d as_batch_renorm(const torch::nn::Module& norm) {
   return result;
 }
 
+// nullptr: the model has another norm.
+const models::GroupNormImpl* group_norm_of(const std::vector<ConvNormImpl*>& units) {
+  return units.empty() ? nullptr : dynamic_cast<const models::GroupNormImpl*>(units[0]->norm.ptr().get());
+}
+
 bool has_scale(const torch::nn::Module& norm) {
   return norm.named_parameters(/*recurse=*/false).contains("weight");
 }
@@ -137,6 +143,12 @@ std::shared_ptr<Classifier> with_plain_norms(const Classifier& model, const Blue
   const torch::NoGradGuard no_grad;
   const std::vector<ConvNormImpl*> from = conv_norms(model);
   const bool scale = !from.empty() && has_scale(*from[0]->norm.ptr());
+  // Group normalization is an operator of LibTorch's own.
+  if (const auto* group = group_norm_of(from)) {
+    const auto result = made_from(blueprint, models::group_norm(group->eps(), scale));
+    copy_tensors_by_name(model, *result);
+    return result;
+  }
   const auto result = made_from(blueprint, [scale](int64_t channels, Activation activation) {
     return any_norm(std::make_shared<PlainNormImpl>(channels, activation, scale));
   });
@@ -150,9 +162,12 @@ std::shared_ptr<Classifier> with_plain_norms(const Classifier& model, const Blue
 
 std::shared_ptr<Classifier> folded(const Classifier& model, const Blueprint& blueprint) {
   const torch::NoGradGuard no_grad;
+  const std::vector<ConvNormImpl*> from = conv_norms(model);
+  if (group_norm_of(from) != nullptr) {
+    throw UsageError("group normalization has no averages that could be folded; leave out --fold");
+  }
   const auto result = without_norms(blueprint);
   copy_tensors_by_name(model, *result);
-  const std::vector<ConvNormImpl*> from = conv_norms(model);
   const std::vector<ConvNormImpl*> to = conv_norms(*result);
   for (size_t i = 0; i < to.size(); ++i) {
     set_convolution(fold(from.at(i)->conv, as_batch_renorm(*from[i]->norm.ptr())), to[i]);

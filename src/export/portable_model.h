@@ -19,11 +19,12 @@ struct Blueprint {
 // with `model`. `model` was made from `blueprint` with any of the norms of models/norm.h and may be in either
 // mode. Both draw from LibTorch's default generator.
 
-// Each norm becomes the inference of LibTorch's batch_norm, with parameters weight and bias and buffers
-// running_mean and running_var = running_std^2, and eps = 0, because running_std includes it.
+// Group normalization stays. Each other norm becomes the inference of LibTorch's batch_norm, with parameters
+// weight and bias and buffers running_mean and running_var = running_std^2, and eps = 0, because running_std
+// includes it.
 std::shared_ptr<models::Classifier> with_plain_norms(const models::Classifier& model,
                                                      const Blueprint& blueprint);
-// Each norm is folded into its convolution, which gets a bias.
+// Each norm is folded into its convolution, which gets a bias. Throws UsageError for group normalization.
 std::shared_ptr<models::Classifier> folded(const models::Classifier& model, const Blueprint& blueprint);
 
 // A net as `folded` returns it, with arbitrary weights. Throws as models::make_model does.

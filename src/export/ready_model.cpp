@@ -41,6 +41,7 @@ train::NormKind evaluation_norm(train::NormKind kind) {
     case train::NormKind::kRenorm:
       return train::NormKind::kBatchnorm;
     case train::NormKind::kNative:
+    case train::NormKind::kGroupnorm:
       break;
   }
   return kind;

@@ -41,6 +41,12 @@ torch::Tensor ConvNormImpl::convolve(const torch::Tensor& x) {
   const auto rounded = [&x](const torch::Tensor& tensor) {
     return tensor.defined() ? tensor.to(x.scalar_type()) : tensor;
   };
+  // A dense layer. A convolution of one pixel takes LibTorch two to four times as long.
+  if (shape_.kernel[0] * shape_.kernel[1] == 1 && x.size(2) == 1 && x.size(3) == 1) {
+    return torch::linear(x.flatten(1), rounded(conv->weight).flatten(1), rounded(conv->bias))
+        .unsqueeze(2)
+        .unsqueeze(3);
+  }
   return torch::conv2d(x, rounded(conv->weight), rounded(conv->bias), shape_.stride,
                        {shape_.padding[0], shape_.padding[1]});
 }

@@ -1,4 +1,4 @@
-// The net of a convnet spec.
+// The nets of convnet and mlp specs.
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 
@@ -38,6 +38,18 @@ class ConvNet : public Classifier {
     return {classify(classifier_, x), {}};
   }
 
+  std::vector<torch::Tensor> dense_norm_biases() override {
+    std::vector<torch::Tensor> biases;
+    bool is_dense = false;
+    for (size_t i = 0; i < items_.size(); ++i) {
+      is_dense = is_dense || items_[i].kind == Kind::kGlobalPool || items_[i].kind == Kind::kFlat;
+      if (!is_dense || convs_[i].is_empty()) continue;
+      const auto parameters = convs_[i]->norm.ptr()->named_parameters(/*recurse=*/false);
+      if (const torch::Tensor* bias = parameters.find("bias")) biases.push_back(*bias);
+    }
+    return biases;
+  }
+
  private:
   torch::Tensor apply(size_t i, const torch::Tensor& x) {
     switch (items_[i].kind) {
@@ -48,9 +60,11 @@ class ConvNet : public Classifier {
       case Kind::kAveragePool:
         return torch::avg_pool2d(x, 2);
       case Kind::kGlobalPool:
+        return global_average(x);
+      case Kind::kFlat:
         break;
     }
-    return global_average(x);
+    return x.flatten(1).unsqueeze(2).unsqueeze(3);
   }
 
   std::vector<ConvnetItem> items_;
@@ -64,6 +78,10 @@ std::shared_ptr<Classifier> make_convnet(const Spec& spec, const InputShape& inp
   return std::make_shared<ConvNet>(parse_convnet(spec.value_or(convnet_recipe())), input, make_norm);
 }
 
+std::shared_ptr<Classifier> make_mlp(const Spec& spec, const InputShape& input, const MakeNorm& make_norm) {
+  return std::make_shared<ConvNet>(parse_mlp(spec.value_or(mlp_recipe())), input, make_norm);
+}
+
 }  // namespace
 
 Entry convnet_entry() {
@@ -72,6 +90,17 @@ Entry convnet_entry() {
           /*min_side=*/1,
           [](const std::string& spec) { parse_convnet(spec); },
           make_convnet};
+}
+
+Entry mlp_entry() {
+  return {{"mlp", "mlp[:WIDTHS]", "Dense layers on the pixels",
+           fmt::format("WIDTHS is a list of numbers: a dense layer, norm and ReLU each. A linear classifier "
+                       "follows.\n`mlp` alone is mlp:{}\n",
+                       mlp_recipe()),
+           "mlp", strokes_input(), kSmallImages, torch::MemoryFormat::Contiguous},
+          /*min_side=*/1,
+          [](const std::string& spec) { parse_mlp(spec); },
+          make_mlp};
 }
 
 }  // namespace renorm::models

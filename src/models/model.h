@@ -30,6 +30,8 @@ class Classifier : public torch::nn::Module {
  public:
   torch::Tensor forward(const torch::Tensor& images) { return logits(images).main; }
   Logits logits(const torch::Tensor& images);
+  // The biases of the norms of dense layers; none in most models.
+  virtual std::vector<torch::Tensor> dense_norm_biases() { return {}; }
 
   Computation computation;
   // For random draws in training: one seed per image, so that a draw does not depend on the other images of a

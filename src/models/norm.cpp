@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <numeric>
 
 namespace renorm::models {
 namespace {
@@ -31,6 +32,8 @@ class NativeNormImpl : public torch::nn::Module {
   Activation activation_;
 };
 
+constexpr int64_t kChannelsPerGroup = 16;
+
 }  // namespace
 
 MakeNorm batch_renorm(const BatchRenormOptions& like) {
@@ -45,6 +48,26 @@ MakeNorm native_batch_norm(double eps, double momentum, bool scale) {
   return [=](int64_t channels, Activation activation) {
     const auto options = torch::nn::BatchNormOptions(channels).eps(eps).momentum(momentum).affine(false);
     return torch::nn::AnyModule(std::make_shared<NativeNormImpl>(options, scale, activation));
+  };
+}
+
+GroupNormImpl::GroupNormImpl(int64_t channels, double eps, bool scale, Activation activation)
+    : groups_(channels / std::gcd(channels, kChannelsPerGroup)), eps_(eps), activation_(activation) {
+  const torch::Tensor ones = torch::ones({channels});
+  weight_ = scale ? register_parameter("weight", ones) : register_buffer("weight", ones);
+  bias_ = register_parameter("bias", torch::zeros({channels}));
+}
+
+torch::Tensor GroupNormImpl::forward(const torch::Tensor& input) {
+  // Parameters are float for every dtype of the activations.
+  torch::Tensor output =
+      torch::group_norm(input, groups_, weight_.to(input.scalar_type()), bias_.to(input.scalar_type()), eps_);
+  return activation_ == Activation::kRelu ? output.relu_() : output;
+}
+
+MakeNorm group_norm(double eps, bool scale) {
+  return [=](int64_t channels, Activation activation) {
+    return torch::nn::AnyModule(std::make_shared<GroupNormImpl>(channels, eps, scale, activation));
   };
 }
 

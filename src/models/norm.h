@@ -2,7 +2,9 @@
 #pragma once
 
 #include <renorm/nn/batch_renorm.h>
+#include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -21,5 +23,25 @@ MakeNorm batch_renorm(const BatchRenormOptions& like);
 // Renorm. Without `scale` the weight is a buffer of ones instead of a parameter. Parameters have the same
 // names as in Batch Renorm.
 MakeNorm native_batch_norm(double eps, double momentum, bool scale);
+
+// LibTorch's group normalization, in groups of 16 channels, or of the largest divisor of 16 that divides
+// them, and a separate ReLU. It has no averages: training and inference are the same. Parameters as in
+// native_batch_norm.
+MakeNorm group_norm(double eps, bool scale);
+
+// The layer of group_norm().
+class GroupNormImpl : public torch::nn::Module {
+ public:
+  GroupNormImpl(int64_t channels, double eps, bool scale, Activation activation);
+  torch::Tensor forward(const torch::Tensor& input);
+  double eps() const { return eps_; }
+
+ private:
+  int64_t groups_;
+  double eps_;
+  Activation activation_;
+  torch::Tensor weight_;
+  torch::Tensor bias_;
+};
 
 }  // namespace renorm::models

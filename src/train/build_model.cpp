@@ -1,11 +1,14 @@
 #include "train/build_model.h"
 
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "base/errors.h"
 #include "base/random.h"
+#include "base/text.h"
 #include "train/clip_spec.h"
 
 namespace renorm::train {
@@ -56,6 +59,17 @@ Activations activations_per_example(const Config& config, const data::Descriptio
   return *counts;
 }
 
+void start_biases(const Config& config, models::Classifier& model) {
+  if (config.norm_bias == 0.0) return;
+  const std::vector<torch::Tensor> biases = model.dense_norm_biases();
+  if (biases.empty()) {
+    throw UsageError(fmt::format("--norm-bias needs a model with dense layers, such as mlp; {} has none",
+                                 printable(config.model)));
+  }
+  const torch::NoGradGuard no_grad;
+  for (torch::Tensor bias : biases) bias.fill_(config.norm_bias);
+}
+
 torch::Dtype dtype_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat:
@@ -85,6 +99,8 @@ models::MakeNorm norm_of(const Config& config) {
   switch (config.norm) {
     case NormKind::kNative:
       return models::native_batch_norm(config.norm_eps, config.norm_momentum, config.norm_scale);
+    case NormKind::kGroupnorm:
+      return models::group_norm(config.norm_eps, config.norm_scale);
     case NormKind::kRenorm:
       clip = to_schedule(parse_clip(config.clip), config.steps);
       break;
@@ -109,11 +125,13 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
                                                 const models::MakeNorm& make_norm) {
   torch::manual_seed(RandomStream(config.seed, Purpose::kModel).bits());
   auto model = models::make_model(config.model, input_of(data), make_norm);
+  start_biases(config, *model);
   model->computation = {dtype_of(config.dtype), memory_format_of(config)};
   return model;
 }
 
 bool can_normalize(const Config& config, const data::Description& data, int64_t examples) {
+  if (config.norm == NormKind::kGroupnorm) return true;
   return examples > 1 || activations_per_example(config, data).min_positions > 1;
 }
 

@@ -101,7 +101,9 @@ void check_sync_norm(const Config& config, const Sizes& sizes) {
   };
   if (sizes.microbatch != sizes.minibatch) refuse(config.split_pairs ? "--split-pairs" : "--microbatch");
   if (config.chunk != 0) refuse("--chunk");
-  if (config.norm == NormKind::kNative) refuse("--norm native");
+  if (config.norm == NormKind::kNative || config.norm == NormKind::kGroupnorm) {
+    refuse("--norm " + name_of(config.norm));
+  }
 }
 
 void check_step(const Config& config) {
@@ -155,6 +157,7 @@ void check_all_used(const Config& config) {
   }
   check_used(config, "lr-final", config.lr_schedule != LrSchedule::kConstant, "lr-schedule constant");
   check_used(config, "clip", config.norm == NormKind::kRenorm, "norm " + name_of(config.norm));
+  check_used(config, "norm-momentum", config.norm != NormKind::kGroupnorm, "norm groupnorm");
   const std::string data = split_spec(config.data).first;
   for (const char* name :
        {"val-fraction", "image-size", "crop-area", "flip", "jitter", "on-bad-image", "loader-threads"}) {

@@ -10,7 +10,7 @@
 
 namespace renorm::train {
 
-enum class NormKind { kBatchnorm, kRenorm, kNative };
+enum class NormKind { kBatchnorm, kRenorm, kNative, kGroupnorm };
 enum class OptimizerKind { kRmspropTf, kRmsprop, kSgd, kAdamw };
 enum class LrSchedule { kExponential, kCosine, kConstant };
 enum class Dtype { kFloat, kBf16 };
@@ -42,6 +42,7 @@ struct Config {
   bool norm_scale = false;
   double norm_eps = 1e-3;
   double norm_momentum = 0.01;
+  double norm_bias = 0.0;  // initial bias of the norms of dense layers
   std::string clip = "paper";
   std::string init;             // safetensors file with initial weights; "": none
   Dtype dtype = Dtype::kFloat;  // of the activations
@@ -94,7 +95,8 @@ struct Choices<train::NormKind> {
   static constexpr Choice<train::NormKind> kAll[] = {
       {train::NormKind::kBatchnorm, "batchnorm"},
       {train::NormKind::kRenorm, "renorm"},
-      {train::NormKind::kNative, "native", "LibTorch's own batchnorm and a separate ReLU"}};
+      {train::NormKind::kNative, "native", "LibTorch's own batchnorm and a separate ReLU"},
+      {train::NormKind::kGroupnorm, "groupnorm", "LibTorch's group normalization, 16 channels each"}};
 };
 
 template <>

@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kMaxExamples = 1 << 20;
 constexpr int64_t kMaxSteps = 1'000'000'000'000;
 constexpr size_t kMaxTextBytes = 4096;  // as for a path
+constexpr double kMaxNormBias = 100.0;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The values that a number may have: from `min` to `max`, excluding open ends.
@@ -178,7 +179,8 @@ void add_model_and_length(std::vector<Setting>& table) {
   const Check clip = [](const std::string& given) { parse_clip(given); };
   table.push_back(
       text("model", "Model", &C::model,
-           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small or convnet[:SPEC]; "
+           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small, convnet[:SPEC] or "
+           "mlp[:WIDTHS]; "
            "`renorm models` lists them"));
   table.push_back(choice("norm", "Model", &C::norm));
   table.push_back(toggle("norm-scale", "Model", &C::norm_scale,
@@ -187,6 +189,8 @@ void add_model_and_length(std::vector<Setting>& table) {
       number("norm-eps", "Model", &C::norm_eps, kAboveZero, "epsilon added to the variance inside the root"));
   table.push_back(number("norm-momentum", "Model", &C::norm_momentum, kAboveZero,
                          "share of a step's statistics in the running statistics"));
+  table.push_back(number("norm-bias", "Model", &C::norm_bias, {-kMaxNormBias, kMaxNormBias},
+                         "initial bias of the norms of dense layers; below 0 their ReLUs start sparse"));
   table.push_back(
       text("clip", "Model", &C::clip,
            "limits of r and d: paper, paper@STEPS, R,D or hold:H,r:R@S,d:D@S (H and S: steps, or % of "

@@ -39,7 +39,7 @@ flags --out --resume --config --force-bf16 --quiet \
   --data --sampler --split-pairs --deal --val-fraction --image-size --crop-area --flip --jitter --on-bad-image \
   --loader-threads --init --dtype --memory-format --workers --minibatch --microbatch --sync-norm --chunk \
   --rendezvous --dist-timeout \
-  --model --norm --norm-scale --norm-eps --norm-momentum --clip --steps --epochs \
+  --model --norm --norm-scale --norm-eps --norm-momentum --norm-bias --clip --steps --epochs \
   --optimizer --lr --lr-schedule --lr-final --warmup --momentum --alpha --beta1 --beta2 --optimizer-eps \
   --weight-decay --label-smoothing --clip-gradient --ema-decay \
   --seed --threads --log-every --eval-every --checkpoint-every --keep

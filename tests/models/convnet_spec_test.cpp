@@ -30,7 +30,10 @@ std::string written_out(const std::vector<ConvnetItem>& items) {
       text += std::to_string(item.kernel[0]) + "x" + std::to_string(item.kernel[1]) + ":" +
               std::to_string(item.channels) + "/" + std::to_string(item.stride);
     } else {
-      text += item.kind == Kind::kMaxPool ? "max" : item.kind == Kind::kAveragePool ? "avg" : "pool";
+      text += item.kind == Kind::kMaxPool       ? "max"
+              : item.kind == Kind::kAveragePool ? "avg"
+              : item.kind == Kind::kFlat        ? "flat"
+                                                : "pool";
     }
   }
   return text;
@@ -54,6 +57,8 @@ TEST(ConvnetSpec, ReadsEveryForm) {
       {"8,pool,16,3x3:4/2", "3x3:8/1 pool 1x1:16/1 3x3:4/2"},
       {"65536/8,15x15:1", "3x3:65536/8 15x15:1/1 pool"},
       {"0016", "3x3:16/1 pool"},
+      {"flat", "flat"},
+      {"16/2,flat,512", "3x3:16/2 flat 1x1:512/1"},
   };
   for (const Good& good : table) EXPECT_EQ(written_out(parse_convnet(good.spec)), good.meaning) << good.spec;
 }
@@ -63,12 +68,16 @@ TEST(ConvnetSpec, RecipeHasEightNormalizedLayers) {
             "3x3:16/2 3x3:32/2 3x3:32/1 3x3:64/2 3x3:64/1 3x3:64/1 pool 1x1:128/1 1x1:128/1");
 }
 
-TEST(ConvnetSpec, ItemsRememberTheirText) {
-  const auto items = parse_convnet("5x5:32/2,max");
-  ASSERT_EQ(items.size(), 3U);
-  EXPECT_EQ(items[0].text, "5x5:32/2");
-  EXPECT_EQ(items[1].text, "max");
-  EXPECT_EQ(items[2].text, "pool");
+TEST(MlpSpec, IsAFlatItemAndDenseLayers) {
+  EXPECT_EQ(written_out(parse_mlp("300,7")), "flat 1x1:300/1 1x1:7/1");
+  EXPECT_EQ(written_out(parse_mlp(mlp_recipe())), "flat 1x1:512/1 1x1:512/1 1x1:512/1");
+}
+
+TEST(MlpSpec, BadWidthIsNamed) {
+  EXPECT_EQ(message_of([] { parse_mlp("512,"); }),
+            "mlp: width 2 must be a whole number from 1 to 65536, got ''");
+  EXPECT_EQ(message_of([] { parse_mlp("16/2"); }),
+            "mlp: width 1 must be a whole number from 1 to 65536, got '16/2'");
 }
 
 struct Bad {
@@ -83,9 +92,11 @@ TEST(ConvnetSpec, BadItemIsNamedWithWhatWasExpected) {
       {"16,", kEmpty},
       {"16,,32", kEmpty},
       {"16,mx",
-       "item 2 'mx' is not CHANNELS[/STRIDE], KxK:CHANNELS[/STRIDE], max, avg or pool; did you mean 'max'?"},
+       "item 2 'mx' is not CHANNELS[/STRIDE], KxK:CHANNELS[/STRIDE], max, avg, pool or flat; did you mean "
+       "'max'?"},
       {"poool", "did you mean 'pool'?"},
-      {"16,dropout", "item 2 'dropout' is not CHANNELS[/STRIDE], KxK:CHANNELS[/STRIDE], max, avg or pool"},
+      {"16,dropout",
+       "item 2 'dropout' is not CHANNELS[/STRIDE], KxK:CHANNELS[/STRIDE], max, avg, pool or flat"},
       {"-16", "item 1 '-16' is not CHANNELS"},
       {" 16", "item 1 ' 16' is not CHANNELS"},
       {"16 ", "item 1 '16 ': the number of channels must be a whole number from 1 to 65536, got '16 '"},
@@ -105,8 +116,9 @@ TEST(ConvnetSpec, BadItemIsNamedWithWhatWasExpected) {
       {"3x:16", "each side of the kernel must be a whole number from 1 to 15, got ''"},
       {"3x3:", "the number of channels must be a whole number from 1 to 65536, got ''"},
       {"3x3:16:2", "the number of channels must be a whole number"},
-      {"8,pool,max", "item 3 'max' comes after 'pool', which leaves one pixel; remove one of them"},
-      {"8,pool,8,pool", "item 4 'pool' comes after 'pool'"},
+      {"8,pool,max", "item 3 'max' comes after 'pool' or 'flat', which leaves one pixel; remove one of them"},
+      {"8,pool,8,flat", "item 4 'flat' comes after 'pool' or 'flat'"},
+      {"8,flat,8,pool", "item 4 'pool' comes after 'pool' or 'flat'"},
       {"a\x1b[31m", "item 1 'a\\x1b[31m' is not"},
       {std::string("1\0", 2), "item 1 '1\\x00'"},
   };
@@ -144,6 +156,21 @@ TEST(ConvnetShapes, ItemThatLeavesNothingOfTheImageIsNamed) {
             "pools or strides, or larger images");
   EXPECT_NE(message_of([] { convnet_shapes(parse_convnet("avg,avg"), {1, 40, 2}); }), "");
   EXPECT_EQ(message_of([] { convnet_shapes(parse_convnet("16/8,32/8,64/8"), {1, 20, 20}); }), "");
+}
+
+TEST(ConvnetShapes, FlatMakesEveryPixelAChannel) {
+  const auto shapes = convnet_shapes(parse_convnet("16/2,flat,10"), {3, 41, 28});
+  ASSERT_EQ(shapes.size(), 3U);
+  EXPECT_EQ(shapes[1].channels, 16 * 21 * 14);
+  EXPECT_EQ(shapes[1].height, 1);
+  EXPECT_EQ(shapes[2].channels, 10);
+}
+
+TEST(ConvnetShapes, TooLargeImagesCannotBeFlattened) {
+  EXPECT_EQ(message_of([] {
+              convnet_shapes(parse_mlp("8"), {65536, 65536, 65536});
+            }),
+            "mlp: the input has 281474976710656 values, at most 1073741824 are allowed; use smaller images");
 }
 
 TEST(ConvnetShapes, TooManyWeightsAreRefused) {

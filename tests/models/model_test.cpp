@@ -117,6 +117,7 @@ TEST_F(Models, KindsCanBeMadeFromTheirExamples) {
     EXPECT_EQ(&model_kind(kind.name + ":x"), &model_kind(kind.name));
   }
   std::vector<std::string> expected = kNames;
+  expected.insert(expected.begin(), "mlp");
   expected.insert(expected.end(), kFullNames.begin(), kFullNames.end());
   EXPECT_EQ(names, expected);
 }

@@ -38,6 +38,8 @@ inline MakeNorm batchnorm(bool scale = false) { return batch_renorm(batchnorm_op
 
 inline MakeNorm native(bool scale = false) { return native_batch_norm(1e-3, 0.01, scale); }
 
+inline MakeNorm groupnorm(bool scale = false) { return group_norm(1e-3, scale); }
+
 // Batch Renorm that records its last input.
 class WatchedNorm : public BatchRenorm2dImpl {
  public:

@@ -12,7 +12,8 @@ torch::Tensor loss_of(Classifier& model, const torch::Tensor& x, const torch::Te
 
 TEST_F(Training, EveryParameterGetsAFiniteGradient) {
   for (const std::string& name : kNames) {
-    for (const MakeNorm& norm : {batchnorm(), batchnorm(true), native(), native(true)}) {
+    for (const MakeNorm& norm :
+         {batchnorm(), batchnorm(true), native(), native(true), groupnorm(), groupnorm(true)}) {
       const auto model = make_model(name, images(1, 20, 10), norm);
       loss_of(*model, torch::randn({8, 1, 20, 20}), torch::arange(8)).backward();
       for (const auto& item : model->named_parameters()) {
