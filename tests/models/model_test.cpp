@@ -152,9 +152,10 @@ TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
   };
   EXPECT_EQ(refusal_of("inceptoin-small"),
             "unknown model 'inceptoin-small'; did you mean 'inception-small'?");
-  EXPECT_EQ(refusal_of("vgg"),
-            "unknown model 'vgg'; there are convnet, inception-small, resnet-small, inception-v3, resnet18, "
-            "resnet50");
+  EXPECT_EQ(
+      refusal_of("vgg"),
+      "unknown model 'vgg'; there are mlp, convnet, inception-small, resnet-small, inception-v3, resnet18, "
+      "resnet50");
   EXPECT_NE(refusal_of("").find("unknown model ''"), std::string::npos);
   EXPECT_EQ(refusal_of("resnet-small:18"), "the model resnet-small has no options, got 'resnet-small:18'");
   EXPECT_NE(refusal_of("resnet-small:"), "");
