@@ -104,6 +104,8 @@ Group::Wait Group::start_sum(torch::Tensor tensor) {
   try {
     finish =
         size() == 2 && tensor.numel() > 0 ? start_exchange(std::move(tensor)) : start_ring(std::move(tensor));
+  } catch (const WorkerLost&) {
+    throw;
   } catch (const std::exception&) {
     throw_lost();
   }
@@ -146,7 +148,11 @@ void Group::expect_sum(const torch::Tensor& tensor) {
   engine_->last_tag = (engine_->last_tag + 1) % kMaxExchanges;
   const int tag = engine_->last_tag;
   std::vector<torch::Tensor> other = {torch::empty({tensor.numel()}, tensor.options().requires_grad(false))};
-  engine_->expected[tensor.data_ptr()] = {tag, other[0], engine_->gloo->recv(other, 1 - rank(), tag)};
+  try {
+    engine_->expected[tensor.data_ptr()] = {tag, other[0], engine_->gloo->recv(other, 1 - rank(), tag)};
+  } catch (const std::exception&) {
+    throw_lost();
+  }
 }
 
 void Group::sum(torch::Tensor tensor) { start_sum(std::move(tensor))(); }
