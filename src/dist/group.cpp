@@ -23,8 +23,6 @@ constexpr std::chrono::milliseconds kSignOfLife{1'000};
 // More than are ever under way at once. Their numbers are the tags of messages.
 constexpr int kMaxExchanges = 1 << 20;
 
-std::atomic<bool> thread_left_behind{false};
-
 // Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown
 // too.
 void quiet_c10d() {

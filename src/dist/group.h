@@ -31,8 +31,8 @@ struct ReportedElsewhere : std::runtime_error {
   int exit_code;
 };
 
-// Whether a meeting that failed left its thread behind. Such a process must end by _exit(): static objects
-// that the thread uses would be destroyed otherwise.
+// Whether a meeting or a group that failed left a thread behind. Such a process must end by _exit(): static
+// objects that the thread uses would be destroyed otherwise.
 bool is_thread_left_behind();
 
 struct Traffic {

@@ -65,7 +65,53 @@ std::shared_ptr<gloo::transport::Device> device_of(const Rendezvous& rendezvous)
   return Gloo::createDeviceForHostname(address_towards(rendezvous.host));
 }
 
+// Each process writes down whom it misses on its own machine, and reads what the others wrote. Those that
+// neither wrote nor are missed do not answer. A store that cannot be reached was rank 0's; it may also block,
+// so this runs in a thread.
+struct RollCall {
+  RollCall(c10::intrusive_ptr<c10d::Store> store, int size, int own, const std::vector<int>& here)
+      : store(std::move(store)), size(size), own(own), here(here), lost(here.begin(), here.end()) {}
+
+  void run() {
+    try {
+      call();
+    } catch (const std::exception&) {
+      lost.insert(0);
+    }
+    done = true;
+  }
+
+  void call() {
+    store->set(alive_key(own), bytes_of(fmt::format("{}", fmt::join(here, " "))));
+    std::set<int> silent;
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank != own) silent.insert(rank);
+    }
+    for (const auto end = Clock::now() + kRollCall; Clock::now() < end; std::this_thread::sleep_for(kPoll)) {
+      for (auto rank = silent.begin(); rank != silent.end();) {
+        const bool answered = store->check({alive_key(*rank)});
+        if (answered) {
+          std::istringstream missed(text_of(store->get(alive_key(*rank))));
+          for (int other = 0; missed >> other;) lost.insert(other);
+        }
+        rank = answered ? silent.erase(rank) : std::next(rank);
+      }
+      if (std::includes(lost.begin(), lost.end(), silent.begin(), silent.end())) break;
+    }
+    lost.insert(silent.begin(), silent.end());
+  }
+
+  c10::intrusive_ptr<c10d::Store> store;
+  int size;
+  int own;
+  std::vector<int> here;
+  std::set<int> lost;  // the result, once `done`
+  std::atomic<bool> done{false};
+};
+
 }  // namespace
+
+std::atomic<bool> thread_left_behind{false};
 
 // A store in a folder is never destroyed: its destructor would wait for the folder if rank 0 has removed it
 // already. It holds no file open.
@@ -82,8 +128,7 @@ std::vector<int> Engine::gone_here() const {
 }
 
 // A process that was killed is seen a moment after its connections. If nobody is seen to be gone, or there
-// are other machines, each process writes down whom it misses on its own machine, and reads what the others
-// wrote. Those that neither wrote nor are missed do not answer. A store that cannot be reached was rank 0's.
+// are other machines, all call the roll.
 std::vector<int> Engine::lost_ranks(int own) const {
   std::vector<int> here = gone_here();
   for (const auto end = Clock::now() + kLook; here.empty() && Clock::now() < end; here = gone_here()) {
@@ -93,32 +138,20 @@ std::vector<int> Engine::lost_ranks(int own) const {
     return one.machine == members[0].machine;
   });
   if (is_one_machine && !here.empty()) return here;
-  std::set<int> lost(here.begin(), here.end());
   // A store whose file is gone would wait for it.
   if (!store_path.empty() && !std::filesystem::exists(store_path)) return {0};
-  try {
-    store->set(alive_key(own), bytes_of(fmt::format("{}", fmt::join(here, " "))));
-    std::set<int> silent;
-    for (int rank = 0; rank < static_cast<int>(members.size()); ++rank) {
-      if (rank != own) silent.insert(rank);
-    }
-    for (const auto end = Clock::now() + kRollCall; Clock::now() < end; std::this_thread::sleep_for(kPoll)) {
-      for (auto rank = silent.begin(); rank != silent.end();) {
-        const bool answered = store->check({alive_key(*rank)});
-        if (answered) {
-          std::istringstream missed(text_of(store->get(alive_key(*rank))));
-          for (int other = 0; missed >> other;) lost.insert(other);
-        }
-        rank = answered ? silent.erase(rank) : std::next(rank);
-      }
-      if (std::includes(lost.begin(), lost.end(), silent.begin(), silent.end())) break;
-    }
-    lost.insert(silent.begin(), silent.end());
-    if (own == 0) std::this_thread::sleep_for(kLinger);  // others read from its store
-  } catch (const std::exception&) {
-    lost.insert(0);
+  const auto call = std::make_shared<RollCall>(store, static_cast<int>(members.size()), own, here);
+  std::thread([call] { call->run(); }).detach();
+  for (const auto end = Clock::now() + kRollCall + kLinger; !call->done && Clock::now() < end;) {
+    std::this_thread::sleep_for(kPoll);
   }
-  return {lost.begin(), lost.end()};
+  if (!call->done) {
+    thread_left_behind = true;
+    here.push_back(0);
+    return here;
+  }
+  if (own == 0) std::this_thread::sleep_for(kLinger);  // others read from its store
+  return {call->lost.begin(), call->lost.end()};
 }
 
 Meeting::Meeting(const Launch& launch, const Rendezvous& rendezvous, const std::string& store_path,

@@ -17,6 +17,9 @@
 
 namespace renorm::dist {
 
+// Whether a thread that waits for a store was left behind.
+extern std::atomic<bool> thread_left_behind;
+
 // A sum of two processes: what the other one sends.
 struct Exchange {
   int tag = 0;
