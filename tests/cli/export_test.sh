@@ -224,5 +224,25 @@ with torch.no_grad():
 END_OF_PYTHON
 fi
 
+# Dense layers on composed images, and group normalization: a file predicts what its run predicts.
+small="--data strokes:classes=10,train=20,test=3,size=12,decoy=0.5,amplitude=0.2 --steps 20 --threads 1 --quiet"
+# shellcheck disable=SC2086  # a list of flags
+run 0 train --out "$work/dense" --model mlp:24,16 --norm-bias -1.5 --norm-scale $small
+# shellcheck disable=SC2086
+run 0 train --out "$work/groups" --model convnet:8/2,flat,16 --norm groupnorm $small
+for name in dense groups; do
+  run 0 export "$work/$name" --to "$work/$name.safetensors"
+  run 0 export "$work/$name" --to "$work/$name.pt"
+  predict 0 "$work/$name" "$work/one.png"
+  cp "$work/out" "$work/expected"
+  predict 0 "$work/$name.safetensors" "$work/one.png"
+  cmp -s "$work/out" "$work/expected" || fail "$name.safetensors predicts something else than its run"
+  predict 0 "$work/$name.pt" "$work/one.png" --trust-code
+done
+run 2 export "$work/groups" --to "$work/folded.safetensors" --fold
+run 2 eval "$work/groups" --batch-statistics
+run 2 train --out "$work/none" --norm-bias -1 --steps 2 --data strokes:classes=10,train=20,test=3 --quiet
+run 0 eval "$work/dense" --batch-statistics --sampler labels:5x2
+
 [ "$failures" -eq 0 ] && echo "all passed"
 exit "$failures"
