@@ -27,7 +27,7 @@ struct Exchange {
   c10::intrusive_ptr<c10d::Work> received;
 };
 
-// What the processes share once they have met.
+// The state that the processes share once they have met.
 struct Engine {
   Engine() = default;
   ~Engine();

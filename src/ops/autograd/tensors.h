@@ -1,4 +1,4 @@
-// What the files of autograd share: absent arguments, and tangents.
+// Absent arguments and tangents, for the files of autograd.
 #pragma once
 
 #include <ATen/ATen.h>
