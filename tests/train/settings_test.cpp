@@ -106,7 +106,8 @@ TEST(SettingsTable, SaysWhatWasExpectedAndWhatCame) {
   EXPECT_EQ(refusal_of_set("lr", "1\n"), "--lr must be a number from 0 to 1000, got '1\\x0a'");
   EXPECT_EQ(refusal_of_set("deal", "yes"), "--deal must be true or false, got 'yes'");
   EXPECT_EQ(refusal_of_set("norm", "batchnrom"), "unknown norm 'batchnrom'; did you mean 'batchnorm'?");
-  EXPECT_EQ(refusal_of_set("norm", "zzz"), "unknown norm 'zzz'; there are batchnorm, renorm, native, groupnorm");
+  EXPECT_EQ(refusal_of_set("norm", "zzz"),
+            "unknown norm 'zzz'; there are batchnorm, renorm, native, groupnorm");
   EXPECT_EQ(refusal_of_set("data", ""), "--data must not be empty");
   EXPECT_EQ(refusal_of_set("data", "\xff"), "--data must be UTF-8 text, got '\\xff'");
   EXPECT_EQ(refusal_of_set("seed", "-1").rfind("--seed must be a whole number", 0), 0U);
