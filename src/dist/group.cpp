@@ -95,6 +95,8 @@ void Group::check_members() {
 void Group::leave() { engine_->gloo.reset(); }
 
 Group::Wait Group::start_sum(torch::Tensor tensor) {
+  TORCH_CHECK(tensor.is_contiguous(), "Group::start_sum: the tensor must be contiguous, got strides ",
+              tensor.strides());
   if (!engine_->gloo) throw_lost();
   traffic_.bytes += static_cast<int64_t>(tensor.nbytes());
   ++traffic_.sums;

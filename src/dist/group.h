@@ -64,7 +64,7 @@ class Group {
 
   // All calls below throw WorkerLost. After that the group is unusable.
 
-  // Replaces a dense tensor by its sum over all processes, with the same bits in each.
+  // Replaces a contiguous tensor by its sum over all processes, with the same bits in each.
   void sum(torch::Tensor tensor);
   // The same in the background. The tensor must not be used until the result has been called.
   using Wait = std::function<void()>;

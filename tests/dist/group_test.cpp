@@ -56,6 +56,15 @@ TEST(Group, SumsInTheBackgroundInOrder) {
   }
 }
 
+TEST(Group, RefusesToSumAStridedTensor) {
+  for (const int size : {2, 3}) {
+    Ranks ranks(size);
+    const auto sum = [&](int rank) { ranks.group(rank).sum(torch::ones({4, 6}).t()); };
+    for (const std::exception_ptr& error : ranks.outcomes(sum)) EXPECT_TRUE(is<c10::Error>(error));
+    EXPECT_FALSE(ranks.group(0).is_lost());
+  }
+}
+
 TEST(Group, GathersAndBroadcastsTexts) {
   Ranks ranks(3);
   const std::vector<std::string> texts = {"", std::string("\0\xff", 2), "three"};
