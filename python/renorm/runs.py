@@ -18,7 +18,8 @@ from .model import layers
 
 _MODEL, _AVERAGE, _STATE, _SUMS = "model.safetensors", "average.safetensors", "state.json", "SHA256SUMS"
 _SUM_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_-][A-Za-z0-9._-]*)")
-_NORMS = ("renorm", "batchnorm", "native")
+_NORMS = ("renorm", "batchnorm", "native", "groupnorm")
+_CHANNELS_PER_GROUP = 16
 _MAX_SIDE = 4096
 _MAX_VALUES = 3 * _MAX_SIDE * _MAX_SIDE  # of an image
 
@@ -35,7 +36,7 @@ class ModelCard:
     mean: Tuple[float, ...]  #: per channel, of bytes / 255
     std: Tuple[float, ...]
     centre: float  #: the share of an image's shorter side that is the input
-    norm: str  #: "renorm", "batchnorm" or "native"
+    norm: str  #: "renorm", "batchnorm", "native" or "groupnorm"
     weights: str  #: "averaged" or "raw"
     step: int  #: of training
     folded: bool  #: convolutions with a bias instead of norms
@@ -261,11 +262,19 @@ def _replace_norms(net: nn.Module, replacement: Callable[[nn.BatchNorm2d], nn.Mo
                 setattr(module, name, replacement(child))
 
 
+def _group_norm(channels: int, eps: float) -> nn.GroupNorm:
+    """Groups of 16 channels, or of the largest divisor of 16 that divides them."""
+    return nn.GroupNorm(channels // math.gcd(channels, _CHANNELS_PER_GROUP), channels, eps)
+
+
 def _set_norms(net: nn.Module, card: ModelCard, norm: _Norm) -> nn.Module:
     """Gives the net, which has BatchNorm2d, the norms that were trained."""
 
     def trained(old: nn.BatchNorm2d) -> nn.Module:
-        new = nn.BatchNorm2d(old.num_features, norm.eps, norm.momentum)
+        if card.norm == "groupnorm":
+            new = _group_norm(old.num_features, norm.eps)
+        else:
+            new = nn.BatchNorm2d(old.num_features, norm.eps, norm.momentum)
         new.weight.requires_grad_(norm.scale)
         return new
 

@@ -110,7 +110,7 @@ class Files(unittest.TestCase):
             "model card: not valid JSON": dict(metadata={"renorm": "{"}),
             "model card: format_version 9 is unknown": dict(metadata=card(format_version=9)),
             "'model' is missing or not of the type str": dict(metadata=card(model=1)),
-            "'kind' must be one of renorm, batchnorm, native, got 'x'": dict(
+            "'kind' must be one of renorm, batchnorm, native, groupnorm, got 'x'": dict(
                 metadata=card(norm={"kind": "x", "scale": False, "eps": 1})),
             "'input': must be a JSON object": dict(metadata=card(input=1)),
             "'mean' and 'std' must have 1 values": dict(metadata=card(
