@@ -14,28 +14,34 @@ fail() { echo "compat_test: $*" >&2; exit 1; }
 same() { [ "$1" = "$2" ] || fail "expected '$2', got '$1'"; }
 
 cat >"$work/log" <<'END'
-1/4 Test: kernels
+1/5 Test: kernels
 [  PASSED  ] 12 tests.
 [  SKIPPED ] Suite.Case (3 ms)
 [  SKIPPED ] 1 test, listed below:
 Test Passed.
-2/4 Test: python_module
+2/5 Test: python_module
 Ran 21 tests in 3.125s
 
 OK (skipped=5)
 Test Passed.
-3/4 Test: python_compile
+3/5 Test: python_compile
 OK (expected failures=1, skipped=12)
 Test Passed.
-4/4 Test: install_python
+4/5 Test: install_python
 Skip regular expression found in output.
+5/5 Test: workers_network
+Ran 7 tests in 0.262s
+
+OK (skipped=7)
+Test Passed.
 END
-same "$(test_counts "$work/log")" "3 of 4 (12 cases) | 1 (1 cases)"
+same "$(test_counts "$work/log")" "3 of 5 (12 cases) | 2 (1 cases)"
 same "$(skipped_names "$work/log")" "Suite.Case
 5 Python cases of python_module
 12 Python cases of python_compile
 install_python
-17 Python cases in all"
+7 Python cases of workers_network
+24 Python cases in all"
 same "$(skipped_names /dev/null)" "0 Python cases in all"
 
 # A system with the programs in one folder, and sh as it is in Debian.
