@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,14 +36,15 @@ double student_quantile(double degrees) {
   return kNormal + first / degrees + second / (degrees * degrees) + third / (degrees * degrees * degrees);
 }
 
-// How far the difference of two means can be from what was measured: Welch's interval of 95 %, which allows
-// different spreads. Without two seeds of each, what the size of the test set gives.
-double half_width(const Measure& a, const Measure& b, int64_t test_images) {
-  if (a.values.size() < 2 || b.values.size() < 2) {
-    const auto images = static_cast<double>(test_images);
-    const auto variance = [images](double percent) { return percent * (100.0 - percent) / images; };
-    return 1.96 * std::sqrt(variance(a.mean) + variance(b.mean));
-  }
+// What the size of the test set alone gives.
+double sampling_half_width(double a, double b, int64_t test_images) {
+  const auto images = static_cast<double>(test_images);
+  const auto variance = [images](double percent) { return percent * (100.0 - percent) / images; };
+  return 1.96 * std::sqrt(variance(a) + variance(b));
+}
+
+// Allows different spreads, and knows nothing of seeds that belong together.
+double welch_half_width(const Measure& a, const Measure& b) {
   const auto share = [](const Measure& measure) {
     return measure.spread * measure.spread / static_cast<double>(measure.values.size());
   };
@@ -53,6 +55,23 @@ double half_width(const Measure& a, const Measure& b, int64_t test_images) {
   if (both == 0.0) return 0.0;
   const double freedom = both * both / (share(a) * share(a) / degrees(a) + share(b) * share(b) / degrees(b));
   return student_quantile(freedom) * std::sqrt(both);
+}
+
+double paired_half_width(const Measure& differences) {
+  const auto count = static_cast<double>(differences.values.size());
+  return student_quantile(count - 1.0) * differences.spread / std::sqrt(count);
+}
+
+// The differences of the seeds that both arms have. Both arms are finished.
+Measure differences_by_seed(const Arm& a, const Measure& of_a, const Arm& b, const Measure& of_b) {
+  std::map<uint64_t, double> by_seed;
+  for (size_t i = 0; i < of_b.values.size(); ++i) by_seed[b.runs[i].seed] = of_b.values[i];
+  std::vector<double> values;
+  for (size_t i = 0; i < of_a.values.size(); ++i) {
+    const auto other = by_seed.find(a.runs[i].seed);
+    if (other != by_seed.end()) values.push_back(of_a.values[i] - other->second);
+  }
+  return record::measure_of(values);
 }
 
 std::string described(const Measure& measure) {
@@ -156,8 +175,8 @@ class Judge {
     const Found a = find(plan.a), b = find(plan.b);
     if (a.measure == nullptr || b.measure == nullptr) return;
     if (!complete(*a.arm) || !complete(*b.arm)) return unfinished(plan);
-    const double apart = a.measure->mean - b.measure->mean;
-    const double half = half_width(*a.measure, *b.measure, results_.test_images);
+    const record::Difference found = difference_of(a, b);
+    const double apart = found.mean, half = found.half_width;
     std::string verdict = record::kNotResolved;
     if (apart - half > plan.above && apart + half < plan.below) verdict = record::kHolds;
     if (apart + half < plan.above || apart - half > plan.below) verdict = record::kDoesNotHold;
@@ -166,13 +185,33 @@ class Judge {
     add(plan, verdict,
         fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}{}{}", a.words, described(*a.measure), b.words,
                     described(*b.measure), apart, half, reason.empty() ? "" : "; ", reason));
+    claims_.back().difference = found;
+  }
+
+  // Arms of the same seed share data, initial weights and all randomness that they can share, so they are
+  // compared seed by seed. Without two seeds in common, each arm's mean counts.
+  record::Difference difference_of(const Found& a, const Found& b) const {
+    record::Difference found;
+    const bool has_seeds = a.measure->values.size() > 1 && b.measure->values.size() > 1;
+    if (has_seeds) found.welch = welch_half_width(*a.measure, *b.measure);
+    const Measure by_seed = differences_by_seed(*a.arm, *a.measure, *b.arm, *b.measure);
+    if (by_seed.values.size() > 1) {
+      found.mean = by_seed.mean;
+      found.half_width = paired_half_width(by_seed);
+      return found;
+    }
+    found.mean = a.measure->mean - b.measure->mean;
+    found.half_width = has_seeds
+                           ? *found.welch
+                           : sampling_half_width(a.measure->mean, b.measure->mean, results_.test_images);
+    return found;
   }
 
   void faster(const ClaimPlan& plan);
   void clipping(const ClaimPlan& plan);
 
   void add(const ClaimPlan& plan, const std::string& verdict, const std::string& evidence) {
-    claims_.push_back({plan.text, verdict, evidence, plan.in_paper});
+    claims_.push_back({plan.text, verdict, evidence, plan.in_paper, std::nullopt});
   }
   void unfinished(const ClaimPlan& plan) { add(plan, record::kNotResolved, kUnfinished); }
 
@@ -235,7 +274,7 @@ std::string test_text(const std::vector<ClaimPlan>& plans, const Results& result
                                      [](const Arm& arm) { return arm.test_accuracy.values.size() > 1; });
   std::string text =
       has_seeds
-          ? "Differences carry Welch's 95 % interval over the seeds."
+          ? "Differences are taken seed by seed and carry Student's 95 % interval over the seeds."
           : "With one seed, differences carry the 95 % interval that the size of the test set gives; how "
             "much seeds differ is not in it.";
   text +=

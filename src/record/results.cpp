@@ -106,6 +106,16 @@ struct Fields<Figure> {
 };
 
 template <>
+struct Fields<Difference> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& difference, const Visitor& visit) {
+    visit("mean", difference.mean);
+    visit("half_width", difference.half_width);
+    visit("welch", difference.welch);
+  }
+};
+
+template <>
 struct Fields<Claim> {
   template <typename Record, typename Visitor>
   static void visit(Record& claim, const Visitor& visit) {
@@ -113,6 +123,7 @@ struct Fields<Claim> {
     visit("verdict", claim.verdict);
     visit("evidence", claim.evidence);
     visit("in_paper", claim.in_paper);
+    visit("difference", claim.difference);
   }
 };
 

@@ -80,11 +80,19 @@ struct Figure {
   bool in_paper = true;
 };
 
+// Of two accuracies, in percentage points, with half of its 95 % interval.
+struct Difference {
+  double mean = 0.0;
+  double half_width = 0.0;      // paired by seed; with one seed, from the size of the test set
+  std::optional<double> welch;  // Welch's, which does not pair; without two seeds of each there is none
+};
+
 struct Claim {
   std::string text;
   std::string verdict;   // "holds", "does not hold", "not resolved"
   std::string evidence;  // the figures that decided
   bool in_paper = true;
+  std::optional<Difference> difference;  // of a claim about one
 };
 
 struct Results {
