@@ -36,13 +36,6 @@ double student_quantile(double degrees) {
   return kNormal + first / degrees + second / (degrees * degrees) + third / (degrees * degrees * degrees);
 }
 
-// What the size of the test set alone gives.
-double sampling_half_width(double a, double b, int64_t test_images) {
-  const auto images = static_cast<double>(test_images);
-  const auto variance = [images](double percent) { return percent * (100.0 - percent) / images; };
-  return 1.96 * std::sqrt(variance(a) + variance(b));
-}
-
 // Allows different spreads, and knows nothing of seeds that belong together.
 double welch_half_width(const Measure& a, const Measure& b) {
   const auto share = [](const Measure& measure) {
@@ -57,21 +50,14 @@ double welch_half_width(const Measure& a, const Measure& b) {
   return student_quantile(freedom) * std::sqrt(both);
 }
 
-double paired_half_width(const Measure& differences) {
-  const auto count = static_cast<double>(differences.values.size());
-  return student_quantile(count - 1.0) * differences.spread / std::sqrt(count);
+double student_half_width(const Measure& measure) {
+  const auto count = static_cast<double>(measure.values.size());
+  return student_quantile(count - 1.0) * measure.spread / std::sqrt(count);
 }
 
-// The differences of the seeds that both arms have. Both arms are finished.
-Measure differences_by_seed(const Arm& a, const Measure& of_a, const Arm& b, const Measure& of_b) {
-  std::map<uint64_t, double> by_seed;
-  for (size_t i = 0; i < of_b.values.size(); ++i) by_seed[b.runs[i].seed] = of_b.values[i];
-  std::vector<double> values;
-  for (size_t i = 0; i < of_a.values.size(); ++i) {
-    const auto other = by_seed.find(a.runs[i].seed);
-    if (other != by_seed.end()) values.push_back(of_a.values[i] - other->second);
-  }
-  return record::measure_of(values);
+// Of an accuracy in percent, from the size of the test set.
+double sampling_variance(double percent, int64_t images) {
+  return percent * (100.0 - percent) / static_cast<double>(images);
 }
 
 std::string described(const Measure& measure) {
@@ -132,6 +118,8 @@ class Judge {
         return difference(plan);
       case ClaimPlan::Kind::kFaster:
         return faster(plan);
+      case ClaimPlan::Kind::kFalls:
+        return falls(plan);
       case ClaimPlan::Kind::kClipping:
         return clipping(plan);
     }
@@ -171,43 +159,92 @@ class Judge {
     return "";
   }
 
-  void difference(const ClaimPlan& plan) {
-    const Found a = find(plan.a), b = find(plan.b);
-    if (a.measure == nullptr || b.measure == nullptr) return;
-    if (!complete(*a.arm) || !complete(*b.arm)) return unfinished(plan);
-    const record::Difference found = difference_of(a, b);
-    const double apart = found.mean, half = found.half_width;
-    std::string verdict = record::kNotResolved;
-    if (apart - half > plan.above && apart + half < plan.below) verdict = record::kHolds;
-    if (apart + half < plan.above || apart - half > plan.below) verdict = record::kDoesNotHold;
-    const std::string reason = moot(plan);
-    if (!reason.empty()) verdict = record::kNotResolved;
-    add(plan, verdict,
-        fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}{}{}", a.words, described(*a.measure), b.words,
-                    described(*b.measure), apart, half, reason.empty() ? "" : "; ", reason));
-    claims_.back().difference = found;
+  // Where an interval lies.
+  static std::string verdict_of(const record::Difference& found, double above, double below) {
+    const double low = found.mean - found.half_width, high = found.mean + found.half_width;
+    if (low > above && high < below) return record::kHolds;
+    return high < above || low > below ? record::kDoesNotHold : record::kNotResolved;
   }
+
+  void difference(const ClaimPlan& plan) {
+    const Found a = find(plan.a), b = find(plan.b), of = find(plan.of);
+    const bool shares = plan.share > 0.0;
+    if (a.measure == nullptr || b.measure == nullptr || (shares && of.measure == nullptr)) return;
+    if (!complete(*a.arm) || !complete(*b.arm) || (shares && !complete(*of.arm))) return unfinished(plan);
+    const record::Difference apart = sum_of({{&a, 1.0}, {&b, -1.0}});
+    record::Difference judged = apart;
+    std::string evidence =
+        fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}", a.words, described(*a.measure), b.words,
+                    described(*b.measure), apart.mean, apart.half_width);
+    if (shares) {
+      judged = sum_of({{&a, 1.0}, {&b, plan.share - 1.0}, {&of, -plan.share}});
+      evidence +=
+          fmt::format(" of a loss of {:.1f}, {:+.1f} +- {:.1f} from {:.0f} % of it",
+                      of.measure->mean - b.measure->mean, judged.mean, judged.half_width, 100.0 * plan.share);
+    }
+    std::string verdict = verdict_of(judged, plan.above, plan.below);
+    const std::string reason = moot(plan);
+    if (!reason.empty()) {
+      verdict = record::kNotResolved;
+      evidence += "; " + reason;
+    }
+    add(plan, verdict, evidence);
+    claims_.back().difference = judged;
+  }
+
+  // A measure with its factor in a sum.
+  struct Term {
+    const Found* found;
+    double factor;
+  };
 
   // Arms of the same seed share data, initial weights and all randomness that they can share, so they are
-  // compared seed by seed. Without two seeds in common, each arm's mean counts.
-  record::Difference difference_of(const Found& a, const Found& b) const {
-    record::Difference found;
-    const bool has_seeds = a.measure->values.size() > 1 && b.measure->values.size() > 1;
-    if (has_seeds) found.welch = welch_half_width(*a.measure, *b.measure);
-    const Measure by_seed = differences_by_seed(*a.arm, *a.measure, *b.arm, *b.measure);
-    if (by_seed.values.size() > 1) {
-      found.mean = by_seed.mean;
-      found.half_width = paired_half_width(by_seed);
-      return found;
+  // compared seed by seed. Without two seeds in common, the means are compared, with the interval that the
+  // sizes of the test sets give.
+  record::Difference sum_of(const std::vector<Term>& terms) const {
+    record::Difference result;
+    const auto has_seeds = [](const Term& term) { return term.found->measure->values.size() > 1; };
+    if (terms.size() == 2 && has_seeds(terms[0]) && has_seeds(terms[1])) {
+      result.welch = welch_half_width(*terms[0].found->measure, *terms[1].found->measure);
     }
-    found.mean = a.measure->mean - b.measure->mean;
-    found.half_width = has_seeds
-                           ? *found.welch
-                           : sampling_half_width(a.measure->mean, b.measure->mean, results_.test_images);
-    return found;
+    const Measure by_seed = record::measure_of(sums_by_seed(terms));
+    if (by_seed.values.size() > 1) {
+      result.mean = by_seed.mean;
+      result.half_width = student_half_width(by_seed);
+      return result;
+    }
+    double variance = 0.0;
+    for (const Term& term : terms) {
+      const double mean = term.found->measure->mean;
+      result.mean += term.factor * mean;
+      variance += term.factor * term.factor * sampling_variance(mean, images_of(*term.found->arm));
+    }
+    result.half_width = 1.96 * std::sqrt(variance);
+    return result;
   }
 
+  // Of the seeds that all have. The arms are finished.
+  static std::vector<double> sums_by_seed(const std::vector<Term>& terms) {
+    std::map<uint64_t, std::pair<size_t, double>> sums;  // by seed: the number of terms, their sum
+    for (const Term& term : terms) {
+      const std::vector<double>& values = term.found->measure->values;
+      for (size_t i = 0; i < std::min(values.size(), term.found->arm->runs.size()); ++i) {
+        auto& [count, sum] = sums[term.found->arm->runs[i].seed];
+        ++count;
+        sum += term.factor * values[i];
+      }
+    }
+    std::vector<double> complete;
+    for (const auto& entry : sums) {
+      if (entry.second.first == terms.size()) complete.push_back(entry.second.second);
+    }
+    return complete;
+  }
+
+  int64_t images_of(const Arm& arm) const { return arm.test_images.value_or(results_.test_images); }
+
   void faster(const ClaimPlan& plan);
+  void falls(const ClaimPlan& plan);
   void clipping(const ClaimPlan& plan);
 
   void add(const ClaimPlan& plan, const std::string& verdict, const std::string& evidence) {
@@ -247,6 +284,32 @@ void Judge::faster(const ClaimPlan& plan) {
   }
   if (reached_in < seeds) evidence += fmt::format("; it does not get there in {}", seeds - reached_in);
   add(plan, verdict, evidence);
+}
+
+void Judge::falls(const ClaimPlan& plan) {
+  const Arm* arm = arm_named(plan.a.arm);
+  if (arm == nullptr) return;
+  if (!complete(*arm)) return unfinished(plan);
+  std::vector<double> peaks, falls;
+  for (size_t seed = 0; seed < arm->test_accuracy.values.size(); ++seed) {
+    double peak = arm->test_accuracy.values[seed];
+    for (const record::CurvePoint& point : arm->curve) {
+      if (seed < point.values.size()) peak = std::max(peak, point.values[seed]);
+    }
+    peaks.push_back(peak);
+    falls.push_back(peak - arm->test_accuracy.values[seed]);
+  }
+  const Measure peak = record::measure_of(peaks), fall = record::measure_of(falls);
+  record::Difference found;
+  found.mean = fall.mean;
+  found.half_width = falls.size() > 1
+                         ? student_half_width(fall)
+                         : 1.96 * std::sqrt(sampling_variance(peak.mean, images_of(*arm)) +
+                                            sampling_variance(arm->test_accuracy.mean, images_of(*arm)));
+  add(plan, verdict_of(found, plan.above, plan.below),
+      fmt::format("{} {} at its best evaluation, {} at the end: {:.1f} +- {:.1f} lower", plan.a.arm,
+                  described(peak), described(arm->test_accuracy), found.mean, found.half_width));
+  claims_.back().difference = found;
 }
 
 void Judge::clipping(const ClaimPlan& plan) {

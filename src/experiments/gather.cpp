@@ -133,6 +133,7 @@ struct Gathered {
   std::map<int64_t, std::vector<double>> curve;
   std::vector<std::vector<record::EvaluationRecord>> evaluations;  // of each run
   std::map<int64_t, TrainingSum> training;
+  std::optional<int64_t> test_images;
   std::vector<double> test;
   std::vector<double> training_set;
   std::vector<double> batch_statistics;
@@ -151,7 +152,7 @@ void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun*
   }
   for (const record::EvaluationRecord& evaluation : metrics.evaluations) {
     gathered->curve[evaluation.step].push_back(evaluation.averaged.accuracy);
-    results->test_images = evaluation.images;
+    gathered->test_images = evaluation.images;
   }
   for (const record::StepRecord& step : metrics.steps) add(step, &gathered->training[step.step]);
   gathered->evaluations.push_back(metrics.evaluations);
@@ -171,6 +172,8 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
     gather_run(RunFolder(folder, run.folder), *arm, &run, &gathered, results);
   }
   arm->test_accuracy = record::measure_of(gathered.test);
+  arm->test_images = gathered.test_images;
+  if (gathered.test_images && results->test_images == 0) results->test_images = *gathered.test_images;
   if (arm->train_accuracy) arm->train_accuracy = record::measure_of(gathered.training_set);
   if (arm->batch_statistics_accuracy) {
     arm->batch_statistics_accuracy = record::measure_of(gathered.batch_statistics);
@@ -189,14 +192,24 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
   return gathered;
 }
 
+// The name of the arm that an arm is compared with.
+std::string reference_of(const record::Arm& arm, const record::Results& results) {
+  for (const record::Figure& figure : results.figures) {
+    if (figure.id == arm.figure) return figure.reference.value_or(results.reference);
+  }
+  return results.reference;
+}
+
 // Steps until each run first reaches the mean final accuracy of the reference arm. `gathered` has the order
 // of the arms.
 void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Results* results) {
-  const auto reference = std::find_if(results->arms.begin(), results->arms.end(),
-                                      [&](const record::Arm& arm) { return arm.name == results->reference; });
-  if (reference == results->arms.end() || reference->test_accuracy.values.empty()) return;
-  const double goal = reference->test_accuracy.mean;
   for (size_t i = 0; i < gathered.size(); ++i) {
+    record::Arm& arm = results->arms[i];
+    const std::string name = reference_of(arm, *results);
+    const auto reference = std::find_if(results->arms.begin(), results->arms.end(),
+                                        [&](const record::Arm& other) { return other.name == name; });
+    if (reference == results->arms.end() || reference->test_accuracy.values.empty()) continue;
+    const double goal = reference->test_accuracy.mean;
     std::vector<double> steps;
     for (const std::vector<record::EvaluationRecord>& run : gathered[i].evaluations) {
       const auto reached = std::find_if(run.begin(), run.end(), [&](const record::EvaluationRecord& record) {
@@ -204,7 +217,7 @@ void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Resul
       });
       if (reached != run.end()) steps.push_back(static_cast<double>(reached->step));
     }
-    results->arms[i].steps_to_reference = record::measure_of(steps);
+    arm.steps_to_reference = record::measure_of(steps);
   }
 }
 
