@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
@@ -17,8 +18,10 @@
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
+#include "data/strokes.h"
 #include "record/eval_result.h"
 #include "train/build_model.h"
+#include "train/decoy_probe.h"
 #include "train/evaluate.h"
 #include "train/opened_run.h"
 #include "train/run.h"
@@ -38,6 +41,7 @@ struct EvalOptions {
   uint64_t seed = 1;
   int threads = 0;  // 0: the run's
   bool per_class = false;
+  bool probe_decoys = false;
   std::string json;  // file, "-" = standard output
   bool force = false;
 };
@@ -45,6 +49,7 @@ struct EvalOptions {
 constexpr const char* kExamples = R"(Examples:
   renorm eval runs/pairs --checkpoint best --per-class
   renorm eval runs/pairs --batch-statistics --sampler labels:25x2
+  renorm eval runs/pairs --probe-decoys
 )";
 
 void check(const EvalOptions& options) {
@@ -56,6 +61,12 @@ void check(const EvalOptions& options) {
     throw UsageError("--sampler has no effect without --batch-statistics");
   }
   check_threads(options.threads);
+  if (options.probe_decoys && (options.batch_statistics || options.per_class || !options.json.empty() ||
+                               !options.data.empty() || options.split != "test")) {
+    throw UsageError(
+        "--probe-decoys composes images of its own and prints a table; it goes with --checkpoint, --seed and "
+        "--threads only");
+  }
   if (options.val_fraction != 0.0 && split_spec(options.data).first != "folder") {
     throw UsageError("--val-fraction is for --data folder:DIR");
   }
@@ -248,6 +259,55 @@ record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, 
   return result;
 }
 
+constexpr int64_t kProbedImages = 400;
+
+// Throws UsageError for data without decoys, or with too few characters.
+data::StrokesOptions decoy_data(const train::RunState& run) {
+  const std::optional<data::StrokesOptions> strokes = data::strokes_of_spec(run.config.data);
+  if (!strokes || strokes->decoy == 0.0) {
+    throw UsageError(fmt::format("--probe-decoys needs data with decoys, strokes:...,decoy=P; the run has {}",
+                                 printable(run.config.data)));
+  }
+  if (strokes->classes < train::kProbeClasses || strokes->test < 2) {
+    throw UsageError(fmt::format(
+        "--probe-decoys needs {} classes with 2 test characters each, for minibatches of 32; the run has {}",
+        train::kProbeClasses, printable(run.config.data)));
+  }
+  return *strokes;
+}
+
+std::string own_and_decoy(double own) { return fmt::format("{:.0f} / {:.0f}", own, 100.0 - own); }
+
+void print_probe(train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
+  if (run.state.config.norm == train::NormKind::kGroupnorm) {
+    throw UsageError(
+        "--probe-decoys compares batch statistics with averages; group normalization has neither");
+  }
+  const data::StrokesOptions strokes = decoy_data(run.state);
+  const data::ByteDataset characters =
+      data::cached_strokes(data::characters_of(strokes), cache_folder(), open.threads, open.progress);
+  std::optional<train::WeightAverage::Applied> applied;
+  if (run.average != nullptr) applied.emplace(*run.average);
+  const train::DecoyProbe probe =
+      train::probe_decoys(*run.model, strokes, run.state.data, characters.test, kProbedImages, options.seed);
+  fmt::print("{}, step {}: {} test characters, each with a decoy of another class; own class / decoy, %\n\n",
+             printable(options.run), run.state.step, probe.images);
+  fmt::print(
+      "{}",
+      aligned_table({{"", "own / decoy"},
+                     {"moving averages", own_and_decoy(probe.alone)},
+                     {"batch statistics, a partner of its class", own_and_decoy(probe.with_partner)},
+                     {"batch statistics, a partner of the decoy's", own_and_decoy(probe.with_decoys_partner)},
+                     {"batch statistics, neither", own_and_decoy(probe.with_neither)}}));
+  std::vector<std::vector<std::string>> rows = {{"ink"},
+                                                {"moving averages, decoy with 0.7 of the ink: own %"}};
+  for (const train::DecoyProbe::AtInk& at : probe.by_ink) {
+    rows[0].push_back(shortest(at.ink));
+    rows[1].push_back(fmt::format("{:.0f}", at.own));
+  }
+  fmt::print("\n{}", aligned_table(rows));
+}
+
 bool is_eval_result(const std::string& text) {
   record::parse_eval_result(text, "");  // throws DataError
   return true;
@@ -269,6 +329,7 @@ void run(const EvalOptions& options) {
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
   for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
+  if (options.probe_decoys) return print_probe(run, options, open);
   if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
@@ -325,6 +386,10 @@ Command add_eval(CLI::App& program) {
   app->add_option("--json", options->json, "also write the figures to this file; -: print only them")
       ->type_name("FILE");
   app->add_flag("--force", options->force, "let --json replace a file that is no output of 'renorm eval'");
+  app->add_flag(
+      "--probe-decoys", options->probe_decoys,
+      "instead: of images with two characters (strokes:...,decoy=P), how often the model prefers their "
+      "own class to the decoy's, by what else is in the minibatch");
   add_batch_statistics(app, options.get());
   app->footer(kExamples + ("\n" + exit_codes_text()));
   return {app, [options] { run(*options); }};

@@ -11,18 +11,25 @@ StrokeOverlay::StrokeOverlay(const StrokesOptions& options, ByteImages character
     : options_(options), characters_(std::move(characters)) {}
 
 void StrokeOverlay::paint(int64_t index, RandomStream& stream, uint8_t* pixels) const {
-  const int64_t per_class = characters_.size() / options_.classes;
-  const uint8_t* character = characters_.image(index);
-  const double ink = stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude);
-  const uint8_t* decoy = character;
-  double decoy_ink = 0.0;
+  const auto amplitude = [&] { return stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude); };
+  Composition composition;
+  composition.character = index;
+  composition.ink = amplitude();
   if (stream.uniform() < options_.decoy) {
-    const int64_t other = (index / per_class + 1 + stream.below(options_.classes - 1)) % options_.classes;
-    decoy = characters_.image(other * per_class + stream.below(per_class));
-    decoy_ink = options_.decoy_ink * stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude);
+    const int64_t other = (index / per_class() + 1 + stream.below(options_.classes - 1)) % options_.classes;
+    composition.decoy = other * per_class() + stream.below(per_class());
+    composition.decoy_ink = options_.decoy_ink * amplitude();
   }
+  compose(composition, stream, pixels);
+}
+
+void StrokeOverlay::compose(const Composition& composition, RandomStream& stream, uint8_t* pixels) const {
+  const uint8_t* character = characters_.image(composition.character);
+  const bool has_decoy = composition.decoy >= 0;
+  const uint8_t* decoy = has_decoy ? characters_.image(composition.decoy) : character;
+  const double decoy_ink = has_decoy ? composition.decoy_ink : 0.0;
   for (int64_t i = 0; i < characters_.image_bytes(); ++i) {
-    double value = std::max(ink * ink_of_byte(character[i]), decoy_ink * ink_of_byte(decoy[i]));
+    double value = std::max(composition.ink * ink_of_byte(character[i]), decoy_ink * ink_of_byte(decoy[i]));
     if (options_.noise > 0.0) value += options_.noise * stream.normal();
     pixels[i] = to_byte(value);
   }

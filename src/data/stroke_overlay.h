@@ -10,6 +10,14 @@
 
 namespace renorm::data {
 
+// What an image shows: characters by their number, and factors on their ink.
+struct Composition {
+  int64_t character = 0;
+  double ink = 1.0;
+  int64_t decoy = -1;  // -1: none
+  double decoy_ink = 0.0;
+};
+
 // An image is max(a * character, decoy_ink * b * decoy) + noise, with a and b uniform in 1 +- amplitude. The
 // decoy, with probability `decoy`, is a character of another class. Thread-safe.
 class StrokeOverlay {
@@ -20,6 +28,12 @@ class StrokeOverlay {
   // An image whose class and first character are those of character `index`. All randomness comes from
   // `stream`, in a fixed order.
   void paint(int64_t index, RandomStream& stream, uint8_t* pixels) const;
+
+  // An image of this composition; its noise comes from `stream`.
+  void compose(const Composition& composition, RandomStream& stream, uint8_t* pixels) const;
+
+  const ByteImages& characters() const { return characters_; }
+  int64_t per_class() const { return characters_.size() / options_.classes; }
 
   // One image per character; image i has the stream (options.seed, purpose, i).
   ByteImages paint_all(Purpose purpose) const;

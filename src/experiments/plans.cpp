@@ -27,7 +27,7 @@ Recipe two_characters(int64_t quick_steps, int64_t full_steps) {
   recipe.settings.ema_decay = 0.0;
   const std::string data =
       "strokes:classes=50,train=200,test=40,ink=1,jitter=0.25,decoy=0.7,decoy-ink=0.9,amplitude=0.15";
-  const std::string model = "mlp:512,512,512";
+  const std::string model = "convnet:16/2,32/2,flat,512,512,512";
   recipe.lengths = {{data, model, quick_steps, 12}, {data, model, full_steps, 12}};
   return recipe;
 }

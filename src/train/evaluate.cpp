@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
@@ -214,6 +215,14 @@ std::vector<BatchScores> gathered(const std::vector<BatchScores>& own, dist::Gro
 
 int64_t evaluation_batch(const data::Split& split) {
   return std::clamp<int64_t>(kEvaluationPixels / std::max<int64_t>(1, split.pixels()), 1, kEvaluationBatch);
+}
+
+torch::Tensor logits_of(models::Classifier& model, const torch::Tensor& images, Statistics statistics) {
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(model);
+  std::optional<BatchStatistics> of_batch;
+  if (statistics == Statistics::kBatch) of_batch.emplace(model);
+  return model.forward(images);
 }
 
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,

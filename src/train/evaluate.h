@@ -35,6 +35,10 @@ int64_t evaluation_batch(const data::Split& split);
 // no label and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
 // module is in its former mode, also after an exception.
 
+// Logits of images, normalized with moving averages or with the statistics of these images.
+enum class Statistics { kAverages, kBatch };
+torch::Tensor logits_of(models::Classifier& model, const torch::Tensor& images, Statistics statistics);
+
 // Every example once. With a group, its processes share the batches, and all get the result of one process.
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,
                     dist::Group* group = nullptr);
