@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "base/errors.h"
@@ -14,16 +13,17 @@
 #include "base/text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/decoy_probe.h"
 #include "cli/help.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
-#include "data/strokes.h"
+#include "models/metric_net.h"
 #include "record/eval_result.h"
 #include "train/build_model.h"
-#include "train/decoy_probe.h"
 #include "train/evaluate.h"
 #include "train/opened_run.h"
+#include "train/recall.h"
 #include "train/run.h"
 #include "train/threads.h"
 
@@ -259,53 +259,26 @@ record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, 
   return result;
 }
 
-constexpr int64_t kProbedImages = 400;
-
-// Throws UsageError for data without decoys, or with too few characters.
-data::StrokesOptions decoy_data(const train::RunState& run) {
-  const std::optional<data::StrokesOptions> strokes = data::strokes_of_spec(run.config.data);
-  if (!strokes || strokes->decoy == 0.0) {
-    throw UsageError(fmt::format("--probe-decoys needs data with decoys, strokes:...,decoy=P; the run has {}",
-                                 printable(run.config.data)));
-  }
-  if (strokes->classes < train::kProbeClasses || strokes->test < 2) {
-    throw UsageError(fmt::format(
-        "--probe-decoys needs {} classes with 2 test characters each, for minibatches of 32; the run has {}",
-        train::kProbeClasses, printable(run.config.data)));
-  }
-  return *strokes;
-}
-
-std::string own_and_decoy(double own) { return fmt::format("{:.0f} / {:.0f}", own, 100.0 - own); }
-
-void print_probe(train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
-  if (run.state.config.norm == train::NormKind::kGroupnorm) {
+void print_recall(train::OpenedRun& run, const Examined& data, const EvalOptions& options) {
+  if (options.batch_statistics || options.per_class || !options.json.empty() || options.split != "test") {
     throw UsageError(
-        "--probe-decoys compares batch statistics with averages; group normalization has neither");
+        "a run with --objective metric is evaluated by recall on its unseen classes; leave out --split, "
+        "--batch-statistics, --per-class and --json");
   }
-  const data::StrokesOptions strokes = decoy_data(run.state);
-  const data::ByteDataset characters =
-      data::cached_strokes(data::characters_of(strokes), cache_folder(), open.threads, open.progress);
-  std::optional<train::WeightAverage::Applied> applied;
-  if (run.average != nullptr) applied.emplace(*run.average);
-  const train::DecoyProbe probe =
-      train::probe_decoys(*run.model, strokes, run.state.data, characters.test, kProbedImages, options.seed);
-  fmt::print("{}, step {}: {} test characters, each with a decoy of another class; own class / decoy, %\n\n",
-             printable(options.run), run.state.step, probe.images);
-  fmt::print(
-      "{}",
-      aligned_table({{"", "own / decoy"},
-                     {"moving averages", own_and_decoy(probe.alone)},
-                     {"batch statistics, a partner of its class", own_and_decoy(probe.with_partner)},
-                     {"batch statistics, a partner of the decoy's", own_and_decoy(probe.with_decoys_partner)},
-                     {"batch statistics, neither", own_and_decoy(probe.with_neither)}}));
-  std::vector<std::vector<std::string>> rows = {{"ink"},
-                                                {"moving averages, decoy with 0.7 of the ink: own %"}};
-  for (const train::DecoyProbe::AtInk& at : probe.by_ink) {
-    rows[0].push_back(shortest(at.ink));
-    rows[1].push_back(fmt::format("{:.0f}", at.own));
+  auto& net = dynamic_cast<models::MetricNet&>(*run.model);
+  const train::Recall raw = train::recall_of(net, *data.split);
+  fmt::print("{}, step {}: {} images of unseen classes of {}\n\n", printable(options.run), run.state.step,
+             raw.images, printable(data.spec));
+  std::vector<std::vector<std::string>> rows = {{"", "recall@1", "recall@5"}};
+  const auto add = [&rows](const char* name, const train::Recall& recall) {
+    rows.push_back({name, shortest(recall.at_1) + " %", shortest(recall.at_5) + " %"});
+  };
+  if (run.average != nullptr) {
+    const train::WeightAverage::Applied applied(*run.average);
+    add("averaged weights", train::recall_of(net, *data.split));
   }
-  fmt::print("\n{}", aligned_table(rows));
+  add(run.average != nullptr ? "raw weights" : "weights", raw);
+  fmt::print("{}", aligned_table(rows));
 }
 
 bool is_eval_result(const std::string& text) {
@@ -329,10 +302,11 @@ void run(const EvalOptions& options) {
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
   for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
-  if (options.probe_decoys) return print_probe(run, options, open);
+  if (options.probe_decoys) return print_decoy_probe(run, options.run, options.seed, open);
   if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
+  if (run.state.config.objective == train::Objective::kMetric) return print_recall(run, data, options);
   const Scores scores = score(run, data, options);
   progress.clear();
   if (!to_output) {

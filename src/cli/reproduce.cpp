@@ -36,6 +36,7 @@ constexpr int kMaxColumns = 120;
 constexpr int kMinColumns = 40;
 constexpr int kBar = 24;
 constexpr size_t kVerdictWidth = 15;
+constexpr size_t kColumns = 6;  // of the table, without further measures
 
 struct ReproduceOptions {
   std::string name = experiments::paper().name;
@@ -162,8 +163,12 @@ std::string paper(const record::PaperFigures& figures) {
 
 // One row per arm, beside the figures of the paper.
 std::string results_table(const record::Results& results) {
-  std::vector<std::vector<std::string>> rows = {
-      {"arm", "test %", "training set %", "batch statistics %", "steps to reference", "paper %"}};
+  std::vector<std::vector<std::string>> rows = {{"arm", results.measure.value_or("test") + " %",
+                                                 "training set %", "batch statistics %", "steps to reference",
+                                                 "paper %"}};
+  for (const record::NamedMeasure& other : results.arms.front().others) {
+    rows[0].push_back(printable(other.name) + " %");
+  }
   const bool has_reference =
       std::any_of(results.arms.begin(), results.arms.end(), [&](const record::Arm& arm) {
         return arm.name == results.reference && !arm.test_accuracy.values.empty();
@@ -171,6 +176,10 @@ std::string results_table(const record::Results& results) {
   for (const record::Arm& arm : results.arms) {
     rows.push_back({printable(arm.name), percent(arm.test_accuracy), percent(arm.train_accuracy),
                     percent(arm.batch_statistics_accuracy), steps(arm, has_reference), paper(arm.paper)});
+    rows.back().resize(rows[0].size());
+    for (size_t i = 0; i < std::min(arm.others.size(), rows[0].size() - kColumns); ++i) {
+      rows.back()[kColumns + i] = percent(arm.others[i].measure);
+    }
   }
   return aligned_table(rows);
 }

@@ -219,6 +219,56 @@ ExperimentKind make_settings() {
   return kind;
 }
 
+// Embeddings.
+
+constexpr const char* kPxK = "labels:8x4";
+
+std::vector<Arm> metric_arms(const std::vector<Base>& bases) {
+  train::Config config = bases[0].config;
+  config.sampler = kPxK;
+  std::vector<Arm> arms;
+  arms.push_back(arm_of(config, "recall", kBatchnorm));
+  arms.push_back(arm_of(config, "recall",
+                        {"halves", "batchnorm, labels split over groups", train::NormKind::kBatchnorm}));
+  arms.back().config.split_pairs = true;
+  arms.push_back(arm_of(config, "recall", kRenorm));
+  arms.push_back(arm_of(config, "recall", kGroupnorm));
+  return arms;
+}
+
+std::vector<record::Figure> metric_figures(const std::vector<Base>& /*bases*/) {
+  record::Figure figure;
+  figure.id = "recall";
+  figure.title = "Recall@1 on classes that were not trained on";
+  figure.caption =
+      "Embeddings trained on minibatches of 8 labels with 4 images each, by a normalized softmax. An image "
+      "is found if the nearest other image is of its class.";
+  figure.in_paper = false;
+  return {figure};
+}
+
+ExperimentKind make_metric() {
+  ExperimentKind kind = kind_named("metric", "Metric learning: embeddings from P x K minibatches",
+                                   "recall on unseen classes of embeddings from 8 x 4 minibatches", 3);
+  kind.measure = "recall@1";
+  Recipe recipe = characters();
+  recipe.settings.objective = train::Objective::kMetric;
+  recipe.lengths = {{"strokes", "convnet", 1000, 10}, {"strokes:classes=400", "convnet", 3000, 15}};
+  kind.recipes = {recipe};
+  kind.reference = "recall-batchnorm";
+  kind.arms = metric_arms;
+  kind.figures = metric_figures;
+  for (const auto& [name, words] :
+       {std::pair("halves", "splitting the labels over groups"), std::pair("renorm", "Batch Renorm"),
+        std::pair("groupnorm", "group normalization")}) {
+    kind.claims.push_back(beyond(difference(fmt::format("In metric learning {} beats batchnorm", words),
+                                            {fmt::format("recall-{}", name)}, {"recall-batchnorm"}, 0.0)));
+  }
+  kind.claims.push_back(beyond(difference("In metric learning Batch Renorm beats group normalization",
+                                          {"recall-renorm"}, {"recall-groupnorm"}, 0.0)));
+  return kind;
+}
+
 }  // namespace
 
 const ExperimentKind& bias() {
@@ -233,6 +283,11 @@ const ExperimentKind& batch_size() {
 
 const ExperimentKind& settings() {
   static const ExperimentKind kind = make_settings();
+  return kind;
+}
+
+const ExperimentKind& metric() {
+  static const ExperimentKind kind = make_metric();
   return kind;
 }
 

@@ -105,7 +105,7 @@ std::optional<Field> changed(const record::Results& results, const record::Resul
 }  // namespace
 
 const std::vector<ExperimentKind>& experiment_kinds() {
-  static const std::vector<ExperimentKind> kinds = {paper(), bias(), batch_size(), settings()};
+  static const std::vector<ExperimentKind> kinds = {paper(), bias(), batch_size(), settings(), metric()};
   return kinds;
 }
 
@@ -147,6 +147,7 @@ Experiment make_experiment(const ExperimentKind& kind, const ExperimentOptions& 
   Experiment experiment;
   experiment.name = kind.sizes[size].name;
   experiment.title = kind.title;
+  experiment.measure = kind.measure;
   experiment.reference = kind.reference;
   experiment.data = bases.front().config.data;
   experiment.model = bases.front().config.model;
@@ -207,6 +208,7 @@ record::Results blank_results(const Experiment& experiment) {
   record::Results results;
   results.name = experiment.name;
   results.title = experiment.title;
+  results.measure = experiment.measure;
   results.reference = experiment.reference;
   results.data = experiment.data;
   results.model = experiment.model;

@@ -91,10 +91,11 @@ struct ExperimentKind {
   std::string name;     // "paper"
   std::string command;  // "renorm reproduce"
   std::string title;
-  std::string summary;                // one line of the help text
-  std::vector<ExperimentSize> sizes;  // quick, full
-  std::vector<Recipe> recipes;        // the results are named after the first one's data and net
-  std::string reference;              // name of the arm that the others are compared with
+  std::string summary;                 // one line of the help text
+  std::optional<std::string> measure;  // see record::Results
+  std::vector<ExperimentSize> sizes;   // quick, full
+  std::vector<Recipe> recipes;         // the results are named after the first one's data and net
+  std::string reference;               // name of the arm that the others are compared with
   // In their order. `bases` has the order of the recipes.
   std::vector<Arm> (*arms)(const std::vector<Base>& bases);
   std::vector<record::Figure> (*figures)(const std::vector<Base>& bases);
@@ -111,6 +112,7 @@ const ExperimentKind* find_experiment(const std::string& results_name);
 struct Experiment {
   std::string name;  // "quick", "full"
   std::string title;
+  std::optional<std::string> measure;
   std::string reference;
   std::string data;  // of the first recipe, as the next two
   std::string model;

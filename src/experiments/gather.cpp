@@ -135,6 +135,7 @@ struct Gathered {
   std::map<int64_t, TrainingSum> training;
   std::optional<int64_t> test_images;
   std::vector<double> test;
+  std::vector<double> recall_at_5;
   std::vector<double> training_set;
   std::vector<double> batch_statistics;
 };
@@ -158,6 +159,7 @@ void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun*
   gathered->evaluations.push_back(metrics.evaluations);
   if (!run->finished) return;
   gathered->test.push_back(progress.accuracy);
+  if (const auto recall = metrics.evaluations.back().recall_at_5) gathered->recall_at_5.push_back(*recall);
   if (arm.train_accuracy) {
     gathered->training_set.push_back(eval_of(folder, kTrainingSetFile).value().averaged.accuracy);
   }
@@ -173,6 +175,10 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
   }
   arm->test_accuracy = record::measure_of(gathered.test);
   arm->test_images = gathered.test_images;
+  arm->others.clear();
+  if (!gathered.recall_at_5.empty()) {
+    arm->others.push_back({"recall@5", record::measure_of(gathered.recall_at_5)});
+  }
   if (gathered.test_images && results->test_images == 0) results->test_images = *gathered.test_images;
   if (arm->train_accuracy) arm->train_accuracy = record::measure_of(gathered.training_set);
   if (arm->batch_statistics_accuracy) {

@@ -18,4 +18,7 @@ const ExperimentKind& batch_size();
 // Accuracy of Batch Renorm against momentum, limits and hold.
 const ExperimentKind& settings();
 
+// Recall of embeddings on classes that were not trained on, for minibatches of P labels with K images.
+const ExperimentKind& metric();
+
 }  // namespace renorm::experiments

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,21 @@ struct Evaluation {
 constexpr int64_t kEvaluationBatch = 250;
 constexpr int64_t kEvaluationPixels = 1'600'000;
 int64_t evaluation_batch(const data::Split& split);
+
+// Evaluation mode while this object exists; then every module returns to its former mode.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& model);
+  ~EvaluationMode();
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& model_;
+  bool training_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<bool> modules_training_;
+};
 
 // A prediction is the label with the largest logit, the first of equals. Logits that are not finite predict
 // no label and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
