@@ -14,6 +14,7 @@
 #include "cli/checks.h"
 #include "cli/commands.h"
 #include "cli/decoy_probe.h"
+#include "cli/eval_split.h"
 #include "cli/help.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
@@ -42,9 +43,12 @@ struct EvalOptions {
   int threads = 0;  // 0: the run's
   bool per_class = false;
   bool probe_decoys = false;
-  std::string json;  // file, "-" = standard output
+  int64_t extra_rows = 0;  // appended to every image
+  std::string json;        // file, "-" = standard output
   bool force = false;
 };
+
+constexpr int64_t kMaxExtraRows = 4096;
 
 constexpr const char* kExamples = R"(Examples:
   renorm eval runs/pairs --checkpoint best --per-class
@@ -61,6 +65,7 @@ void check(const EvalOptions& options) {
     throw UsageError("--sampler has no effect without --batch-statistics");
   }
   check_threads(options.threads);
+  check_count("--extra-rows", options.extra_rows, 0, kMaxExtraRows);
   if (options.probe_decoys && (options.batch_statistics || options.per_class || !options.json.empty() ||
                                !options.data.empty() || options.split != "test")) {
     throw UsageError(
@@ -74,33 +79,6 @@ void check(const EvalOptions& options) {
     throw UsageError("--val-fraction must be a number from 0 to below 1");
   }
 }
-
-// Other data, standardized by the moments of the run's training images.
-class Restandardized : public data::Split {
- public:
-  Restandardized(std::shared_ptr<const data::Split> split, const data::Description& own,
-                 const data::Description& target)
-      : split_(std::move(split)) {
-    const auto column = [](const std::vector<double>& values) {
-      return torch::tensor(values, torch::kDouble).view({1, -1, 1, 1});
-    };
-    scale_ = (column(own.std) / column(target.std)).to(torch::kFloat);
-    shift_ = ((column(own.mean) - column(target.mean)) / column(target.std)).to(torch::kFloat);
-  }
-  const std::vector<int64_t>& labels() const override { return split_->labels(); }
-  int64_t pixels() const override { return split_->pixels(); }
-  bool is_slow() const override { return split_->is_slow(); }
-  data::Batch load(const std::vector<data::Draw>& draws) const override {
-    data::Batch batch = split_->load(draws);
-    batch.images = batch.images * scale_ + shift_;
-    return batch;
-  }
-
- private:
-  std::shared_ptr<const data::Split> split_;
-  torch::Tensor scale_;
-  torch::Tensor shift_;
-};
 
 struct Examined {
   std::string spec;
@@ -152,10 +130,12 @@ Examined examined(const train::OpenedRun& run, const EvalOptions& options, const
   const data::Description& about = other.description;
   check_fits(about, own);
   check_same_names(about, own);
-  if (about.mean == own.mean && about.std == own.std) {
-    return {about.spec, about.classes, split_of(other, options)};
+  std::shared_ptr<const data::Split> split = split_of(other, options);
+  if (about.mean != own.mean || about.std != own.std) {
+    split = restandardized(split, about, own);
   }
-  return {about.spec, about.classes, std::make_shared<Restandardized>(split_of(other, options), about, own)};
+  if (options.extra_rows > 0) split = lengthened(split, options.extra_rows);
+  return {about.spec, about.classes, split};
 }
 
 data::SamplerSpec sampler_of(const EvalOptions& options) {
@@ -210,6 +190,7 @@ void print_scores(const train::OpenedRun& run, const Examined& data, const Score
       "{}, step {}: {} images of the {} split of {}{}\n", printable(options.run), run.state.step,
       scores.averaged.images, options.split, printable(data.spec),
       scores.averaged.skipped == 0 ? "" : fmt::format("; {} more are unreadable", scores.averaged.skipped));
+  if (options.extra_rows > 0) fmt::print("each image with {} more rows\n", options.extra_rows);
   if (options.batch_statistics) {
     fmt::print("each minibatch ({}) normalized with its own statistics\n", sampler_text(run, options));
   }
@@ -251,6 +232,7 @@ record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, 
   result.raw = {scores.raw.accuracy(), scores.raw.loss};
   result.batch_statistics = options.batch_statistics;
   if (options.batch_statistics) result.sampler = sampler_text(run, options);
+  if (options.extra_rows > 0) result.extra_rows = options.extra_rows;
   for (size_t label = 0; label < data.classes.size(); ++label) {
     result.per_class.push_back({data.classes[label], scores.averaged.class_images[label],
                                 scores.averaged.class_correct[label],
@@ -303,6 +285,10 @@ void run(const EvalOptions& options) {
   for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
   if (options.probe_decoys) return print_decoy_probe(run, options.run, options.seed, open);
+  if (options.extra_rows > 0 && split_spec(run.state.config.model).first != "lstm") {
+    throw UsageError(fmt::format("--extra-rows needs a model that reads rows, lstm; the run has {}",
+                                 printable(run.state.config.model)));
+  }
   if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
@@ -360,6 +346,9 @@ Command add_eval(CLI::App& program) {
   app->add_option("--json", options->json, "also write the figures to this file; -: print only them")
       ->type_name("FILE");
   app->add_flag("--force", options->force, "let --json replace a file that is no output of 'renorm eval'");
+  app->add_option("--extra-rows", options->extra_rows,
+                  "rows of background below every image, for sequences longer than in training; lstm only")
+      ->type_name("N");
   app->add_flag(
       "--probe-decoys", options->probe_decoys,
       "instead: of images with two characters (strokes:...,decoy=P), how often the model prefers their "

@@ -269,6 +269,74 @@ ExperimentKind make_metric() {
   return kind;
 }
 
+// Rows as a sequence.
+
+constexpr int64_t kExtraRows = 20;  // as many again
+
+std::vector<Arm> recurrent_arms(const std::vector<Base>& bases) {
+  const train::Config& config = bases[0].config;
+  constexpr Variant kPerRow = {"batchnorm", "batchnorm, statistics per row", train::NormKind::kBatchnorm};
+  constexpr Variant kShared = {"shared", "batchnorm, averages shared by all rows",
+                               train::NormKind::kBatchnorm};
+  constexpr Variant kSharedRenorm = {"renorm", "Batch Renorm, averages shared by all rows",
+                                     train::NormKind::kRenorm};
+  std::vector<Arm> arms;
+  for (const Variant& norm : {kPerRow, kShared, kSharedRenorm, kGroupnorm}) {
+    arms.push_back(arm_of(config, "rows", norm));
+    arms.back().extra_rows = kExtraRows;
+  }
+  arms[0].config.model += ",steps";
+  return arms;
+}
+
+std::vector<record::Figure> recurrent_figures(const std::vector<Base>& /*bases*/) {
+  record::Figure figure;
+  figure.id = "rows";
+  figure.title = "Characters read row by row";
+  figure.caption =
+      "An LSTM with norms inside the cell. The curves are of sequences as long as in training; the table "
+      "also "
+      "has sequences with 20 more rows of background.";
+  figure.in_paper = false;
+  return {figure};
+}
+
+Recipe rows() {
+  Recipe recipe;
+  recipe.settings.minibatch = 32;
+  recipe.settings.norm_scale = true;
+  recipe.settings.optimizer = train::OptimizerKind::kAdamw;
+  recipe.settings.lr_schedule = train::LrSchedule::kCosine;
+  recipe.settings.lr_final = 0.0;
+  recipe.settings.warmup = 100;
+  recipe.settings.clip_gradient = 1.0;
+  const std::string data = "strokes:classes=50,train=200,test=40";
+  recipe.lengths = {{data, "lstm:128", 1500, 10}, {data, "lstm:128", 6000, 15}};
+  return recipe;
+}
+
+ExperimentKind make_recurrent() {
+  ExperimentKind kind = kind_named("recurrent", "Recurrent nets: norms inside an LSTM",
+                                   "an LSTM over rows, tested on longer sequences than trained", 3);
+  kind.recipes = {rows()};
+  kind.reference = "rows-batchnorm";
+  kind.arms = recurrent_arms;
+  kind.figures = recurrent_figures;
+  const auto longer = [](const char* arm) { return Subject{arm, Subject::Measure::kLonger}; };
+  kind.claims = {
+      beyond(difference(
+          "With shared averages Batch Renorm keeps up with batchnorm per row (at most 2 points below)",
+          {"rows-renorm"}, {"rows-batchnorm"}, -kEqual)),
+      beyond(difference("With shared averages Batch Renorm beats batchnorm", {"rows-renorm"}, {"rows-shared"},
+                        0.0)),
+      beyond(difference("On longer sequences Batch Renorm beats batchnorm per row", longer("rows-renorm"),
+                        longer("rows-batchnorm"), 0.0)),
+      beyond(difference("On longer sequences Batch Renorm beats group normalization", longer("rows-renorm"),
+                        longer("rows-groupnorm"), 0.0)),
+  };
+  return kind;
+}
+
 }  // namespace
 
 const ExperimentKind& bias() {
@@ -288,6 +356,11 @@ const ExperimentKind& settings() {
 
 const ExperimentKind& metric() {
   static const ExperimentKind kind = make_metric();
+  return kind;
+}
+
+const ExperimentKind& recurrent() {
+  static const ExperimentKind kind = make_recurrent();
   return kind;
 }
 

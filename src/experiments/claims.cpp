@@ -141,6 +141,9 @@ class Judge {
         return {arm, part(arm->train_accuracy), subject.arm + " on its training set"};
       case Subject::Measure::kBatchStatistics:
         return {arm, part(arm->batch_statistics_accuracy), subject.arm + " with batch statistics"};
+      case Subject::Measure::kLonger:
+        return {arm, arm->extra_rows && !arm->others.empty() ? &arm->others.back().measure : nullptr,
+                subject.arm + " on longer sequences"};
       case Subject::Measure::kTest:
         break;
     }

@@ -105,7 +105,8 @@ std::optional<Field> changed(const record::Results& results, const record::Resul
 }  // namespace
 
 const std::vector<ExperimentKind>& experiment_kinds() {
-  static const std::vector<ExperimentKind> kinds = {paper(), bias(), batch_size(), settings(), metric()};
+  static const std::vector<ExperimentKind> kinds = {paper(),    bias(),   batch_size(),
+                                                    settings(), metric(), recurrent()};
   return kinds;
 }
 
@@ -224,6 +225,7 @@ record::Results blank_results(const Experiment& experiment) {
     arm.renorm = plan.config.norm == train::NormKind::kRenorm;
     arm.steps = plan.config.steps;
     arm.paper = plan.paper;
+    if (plan.extra_rows > 0) arm.extra_rows = plan.extra_rows;
     arm.x = plan.x;
     arm.y = plan.y;
     arm.series = plan.series;

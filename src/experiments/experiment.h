@@ -21,6 +21,7 @@ struct Arm {
   record::PaperFigures paper;
   bool measures_training_set = false;
   std::string batch_statistics_sampler;  // "": not measured
+  int64_t extra_rows = 0;                // of an evaluation on longer sequences; 0: none
   // Where its figure has axes of settings; see record::Figure.
   std::optional<record::Place> x;
   std::optional<record::Place> y;
@@ -29,7 +30,7 @@ struct Arm {
 
 // A measure of an arm.
 struct Subject {
-  enum class Measure { kTest, kTrainingSet, kBatchStatistics };
+  enum class Measure { kTest, kTrainingSet, kBatchStatistics, kLonger };
   std::string arm;
   Measure measure = Measure::kTest;
 };

@@ -98,6 +98,7 @@ RunProgress progress_from(const record::Arm& arm, const RunFolder& folder, const
   };
   progress.needs_training_set = arm.train_accuracy.has_value() && lacks(kTrainingSetFile);
   progress.needs_batch_statistics = arm.batch_statistics_accuracy.has_value() && lacks(kBatchStatisticsFile);
+  progress.needs_longer = arm.extra_rows.has_value() && lacks(kLongerFile);
   return progress;
 }
 
@@ -138,6 +139,7 @@ struct Gathered {
   std::vector<double> recall_at_5;
   std::vector<double> training_set;
   std::vector<double> batch_statistics;
+  std::vector<double> longer;
 };
 
 void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun* run, Gathered* gathered,
@@ -166,6 +168,7 @@ void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun*
   if (arm.batch_statistics_accuracy) {
     gathered->batch_statistics.push_back(eval_of(folder, kBatchStatisticsFile).value().averaged.accuracy);
   }
+  if (arm.extra_rows) gathered->longer.push_back(eval_of(folder, kLongerFile).value().averaged.accuracy);
 }
 
 Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results* results) {
@@ -183,6 +186,10 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
   if (arm->train_accuracy) arm->train_accuracy = record::measure_of(gathered.training_set);
   if (arm->batch_statistics_accuracy) {
     arm->batch_statistics_accuracy = record::measure_of(gathered.batch_statistics);
+  }
+  if (arm->extra_rows) {
+    arm->others.push_back(
+        {fmt::format("with {} more rows", *arm->extra_rows), record::measure_of(gathered.longer)});
   }
   arm->curve.clear();
   for (const auto& [step, values] : gathered.curve) {

@@ -21,4 +21,7 @@ const ExperimentKind& settings();
 // Recall of embeddings on classes that were not trained on, for minibatches of P labels with K images.
 const ExperimentKind& metric();
 
+// Characters read row by row by an LSTM, and tested with more rows.
+const ExperimentKind& recurrent();
+
 }  // namespace renorm::experiments

@@ -70,6 +70,9 @@ struct Job {
               "--json",
               file(kBatchStatisticsFile)};
     }
+    if (progress.needs_longer) {
+      return {"eval", folder, "--extra-rows", std::to_string(*arm->extra_rows), "--json", file(kLongerFile)};
+    }
     return {};
   }
 };

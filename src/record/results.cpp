@@ -115,6 +115,7 @@ struct Fields<Arm> {
     visit("batch_statistics_accuracy", arm.batch_statistics_accuracy);
     visit("batch_statistics_sampler", arm.batch_statistics_sampler);
     visit.defaulted("others", arm.others);
+    visit("extra_rows", arm.extra_rows);
     visit("test_images", arm.test_images);
     visit("x", arm.x);
     visit("y", arm.y);

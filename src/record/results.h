@@ -79,6 +79,7 @@ struct Arm {
   std::optional<Measure> batch_statistics_accuracy;  // as above
   std::string batch_statistics_sampler;              // of that measure; "" without it
   std::vector<NamedMeasure> others;
+  std::optional<int64_t> extra_rows;   // of an evaluation on longer sequences, the last of `others`
   std::optional<int64_t> test_images;  // of the arm's data, once it was evaluated
   std::optional<Place> x;              // where its figure has such an axis
   std::optional<Place> y;

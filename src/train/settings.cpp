@@ -191,8 +191,8 @@ void add_model_and_length(std::vector<Setting>& table) {
   const Check clip = [](const std::string& given) { parse_clip(given); };
   table.push_back(
       text("model", "Model", &C::model,
-           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small, convnet[:SPEC] or "
-           "mlp[:WIDTHS]; "
+           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small, convnet[:SPEC], "
+           "mlp[:WIDTHS] or lstm[:WIDTH]; "
            "`renorm models` lists them"));
   table.push_back(choice("norm", "Model", &C::norm));
   table.push_back(toggle("norm-scale", "Model", &C::norm_scale,
