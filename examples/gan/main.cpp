@@ -31,20 +31,25 @@ struct Options {
   std::string out = ".";
 };
 
+// The norms of a net that is called so many times.
 struct Norm {
   const char* name;
-  MakeNorm make;
+  MakeNorm (*make)(int64_t calls);
 };
 
-std::vector<Norm> norms(int64_t steps) {
-  const auto clip = renorm::ClipSchedule::paper(steps);
-  return {
-      {"batchnorm", [](int64_t channels) { return torch::nn::AnyModule(torch::nn::BatchNorm2d(channels)); }},
-      {"batch-renorm", [clip](int64_t channels) {
-         return torch::nn::AnyModule(
-             renorm::BatchRenorm2d(renorm::BatchRenormOptions(channels).momentum(0.1).clip(clip)));
-       }}};
+MakeNorm batchnorm(int64_t /*calls*/) {
+  return [](int64_t channels) { return torch::nn::AnyModule(torch::nn::BatchNorm2d(channels)); };
 }
+
+MakeNorm batch_renorm(int64_t calls) {
+  return [clip = renorm::ClipSchedule::paper(calls)](int64_t channels) {
+    return torch::nn::AnyModule(
+        renorm::BatchRenorm2d(renorm::BatchRenormOptions(channels).momentum(0.1).clip(clip)));
+  };
+}
+
+constexpr Norm kNorms[] = {{"batchnorm", batchnorm}, {"batch-renorm", batch_renorm}};
+constexpr int64_t kDiscriminatorCalls = 3;  // per step
 
 Classifier trained_classifier(const Strokes& strokes) {
   Classifier net(kClasses);
@@ -88,8 +93,8 @@ Run train(const Norm& norm, const Strokes& strokes, Classifier& classifier, cons
           uint64_t seed, const Options& options) {
   torch::manual_seed(seed);
   Run run;
-  run.generator = Generator(norm.make);
-  Discriminator discriminator(norm.make);
+  run.generator = Generator(norm.make(options.steps));
+  Discriminator discriminator(norm.make(kDiscriminatorCalls * options.steps));
   const auto adam = torch::optim::AdamOptions(2e-4).betas({0.5, 0.999});
   torch::optim::Adam of_generator(run.generator->parameters(), adam);
   torch::optim::Adam of_discriminator(discriminator->parameters(), adam);
@@ -181,7 +186,7 @@ void run(const Options& options) {
   for (int64_t i = 1; i <= kReports; ++i)
     std::printf("%9lld", static_cast<long long>(i * (options.steps / kReports)));
   std::printf("   seconds\n");
-  for (const Norm& norm : norms(options.steps)) {
+  for (const Norm& norm : kNorms) {
     for (int64_t seed = 1; seed <= options.seeds; ++seed) {
       const auto begin = std::chrono::steady_clock::now();
       Run trained = train(norm, strokes, classifier, real, static_cast<uint64_t>(seed), options);
