@@ -13,7 +13,7 @@ Strokes::Strokes(int64_t classes) {
   torch::Generator generator = at::detail::createCPUGenerator(/*seed_val=*/1);
   shapes_ = 0.15 + 0.7 * torch::rand({classes, kCurves, 3, 2}, generator);
   const torch::Tensor centres = (torch::arange(kSide) + 0.5) / kSide;
-  pixels_ = torch::stack(torch::meshgrid({centres, centres}), 2).view({-1, 2});
+  pixels_ = torch::stack(torch::meshgrid({centres, centres}, "ij"), 2).view({-1, 2});
 }
 
 Characters Strokes::draw(int64_t count) const {

@@ -161,6 +161,17 @@ std::string paper(const record::PaperFigures& figures) {
   return text;
 }
 
+// Columns that have a heading only.
+void drop_empty_columns(std::vector<std::vector<std::string>>* rows) {
+  for (size_t column = rows->front().size(); column-- > 1;) {
+    const bool is_empty = std::all_of(rows->begin() + 1, rows->end(), [&](const auto& row) {
+      return row[column].empty() || row[column] == "-";
+    });
+    if (!is_empty) continue;
+    for (auto& row : *rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+}
+
 // One row per arm, beside the figures of the paper.
 std::string results_table(const record::Results& results) {
   std::vector<std::vector<std::string>> rows = {{"arm", results.measure.value_or("test") + " %",
@@ -181,6 +192,7 @@ std::string results_table(const record::Results& results) {
       rows.back()[kColumns + i] = percent(arm.others[i].measure);
     }
   }
+  drop_empty_columns(&rows);
   return aligned_table(rows);
 }
 
