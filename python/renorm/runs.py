@@ -5,26 +5,30 @@ import re
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 import torch
 from torch import Tensor, nn
 
 from . import _nets, _safetensors
+from ._blocks import InputShape
 from .clip import ClipSchedule
 from .convert import convert
 from .model import layers
 
 _MODEL, _AVERAGE, _STATE, _SUMS = "model.safetensors", "average.safetensors", "state.json", "SHA256SUMS"
 _SUM_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_-][A-Za-z0-9._-]*)")
-_NORMS = ("renorm", "batchnorm", "native")
+_NORMS = ("renorm", "batchnorm", "native", "groupnorm")
+_CHANNELS_PER_GROUP = 16
+_MAX_SIDE = 4096
+_MAX_VALUES = 3 * _MAX_SIDE * _MAX_SIDE  # of an image
 
 
 @dataclass(frozen=True)
 class ModelCard:
     """What a loaded model is, and the input that it takes."""
 
-    model: str  #: "resnet18", "convnet:8/2,16"
+    model: str  #: "resnet18", "convnet:8/2,16", "mlp:512,512"
     classes: Tuple[str, ...]  #: the names of the outputs
     channels: int
     height: int
@@ -32,7 +36,7 @@ class ModelCard:
     mean: Tuple[float, ...]  #: per channel, of bytes / 255
     std: Tuple[float, ...]
     centre: float  #: the share of an image's shorter side that is the input
-    norm: str  #: "renorm", "batchnorm" or "native"
+    norm: str  #: "renorm", "batchnorm", "native" or "groupnorm"
     weights: str  #: "averaged" or "raw"
     step: int  #: of training
     folded: bool  #: convolutions with a bias instead of norms
@@ -105,7 +109,10 @@ def _input_of(fields: _Fields) -> Dict[str, Any]:
     mean, std = fields.tuple("mean", float), fields.tuple("std", float)
     if len(mean) != channels or len(std) != channels or not all(value > 0 for value in std):
         raise ValueError(f"{fields.where}: 'mean' and 'std' must have {channels} values, 'std' above 0")
-    height, width = fields.count("height", 1, 4096), fields.count("width", 1, 4096)
+    height, width = fields.count("height", 1, _MAX_SIDE), fields.count("width", 1, _MAX_SIDE)
+    values = channels * height * width
+    if values > _MAX_VALUES:
+        raise ValueError(f"{fields.where}: 'channels' must give images of at most {_MAX_VALUES} values, got {values}")
     centre = fields.get("centre", float)
     return dict(channels=channels, height=height, width=width, mean=mean, std=std, centre=centre)
 
@@ -248,14 +255,32 @@ def _from_run(folder: Path, checkpoint: str, averaged: bool) -> Tuple[ModelCard,
     return card, norm, tensors, str(found / name), len(files[name])
 
 
+def _replace_norms(net: nn.Module, replacement: Callable[[nn.BatchNorm2d], nn.Module]) -> None:
+    for module in net.modules():
+        for name, child in module.named_children():
+            if isinstance(child, nn.BatchNorm2d):
+                setattr(module, name, replacement(child))
+
+
+def _group_norm(channels: int, eps: float) -> nn.GroupNorm:
+    """Groups of 16 channels, or of the largest divisor of 16 that divides them."""
+    return nn.GroupNorm(channels // math.gcd(channels, _CHANNELS_PER_GROUP), channels, eps)
+
+
 def _set_norms(net: nn.Module, card: ModelCard, norm: _Norm) -> nn.Module:
     """Gives the net, which has BatchNorm2d, the norms that were trained."""
-    for module in net.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.eps, module.momentum = norm.eps, norm.momentum
-            if not norm.scale:
-                module.weight.requires_grad_(False)
-    if card.norm != "native":
+
+    def trained(old: nn.BatchNorm2d) -> nn.Module:
+        if card.norm == "groupnorm":
+            new = _group_norm(old.num_features, norm.eps)
+        else:
+            new = nn.BatchNorm2d(old.num_features, norm.eps, norm.momentum)
+        new.weight.requires_grad_(norm.scale)
+        return new
+
+    _replace_norms(net, trained)
+    # A net such as convnet:flat has no norms, which convert() refuses.
+    if card.norm in ("renorm", "batchnorm") and any(isinstance(module, nn.BatchNorm2d) for module in net.modules()):
         convert(net, clip=norm.clip, fuse_relu=True)
     for _, layer in layers(net):
         if not norm.scale:
@@ -266,12 +291,10 @@ def _set_norms(net: nn.Module, card: ModelCard, norm: _Norm) -> nn.Module:
 
 def _set_folded(net: nn.Module) -> nn.Module:
     """Every convolution gets a bias, and its norm becomes an identity."""
+    _replace_norms(net, lambda norm: nn.Identity())
     for module in net.modules():
-        for name, child in module.named_children():
-            if isinstance(child, nn.BatchNorm2d):
-                setattr(module, name, nn.Identity())
-            elif isinstance(child, nn.Conv2d):
-                child.bias = nn.Parameter(torch.zeros(child.out_channels))
+        if isinstance(module, nn.Conv2d):
+            module.bias = nn.Parameter(torch.zeros(module.out_channels))
     return net
 
 
@@ -304,7 +327,8 @@ def load_run(path: Union[str, Path], *, checkpoint: str = "last", averaged: bool
     """The model of a run of `renorm train`, or of a `.safetensors` file of `renorm export`, in evaluation mode.
 
     Its outputs are those of `renorm predict`. `model.card` has the names of the classes and the input: size, mean and
-    standard deviation. resnet18, resnet50 and inception-v3 are torchvision's classes, with the norms of the run.
+    standard deviation. resnet18, resnet50 and inception-v3 are torchvision's classes, the other nets are Sequential.
+    The norms are those of the run.
 
     checkpoint: of a run: "last", "best" or "step-N".
     averaged: of a run: False loads the raw weights instead of the averaged ones.
@@ -333,7 +357,8 @@ def load_run(path: Union[str, Path], *, checkpoint: str = "last", averaged: bool
     if not card.classes:
         raise ValueError(f"{file}: the model has no classes")
     try:
-        net, names = _nets.build(card.model, card.channels, len(card.classes), size // 4)
+        shape = InputShape(card.channels, card.height, card.width, len(card.classes))
+        net, names = _nets.build(card.model, shape, size // 4)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     net = _set_folded(net) if card.folded else _set_norms(net, card, norm)

@@ -19,6 +19,7 @@ RENORM_UNSANITIZED void mask_stop_signals(int how) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGHUP);
+  sigaddset(&signals, SIGUSR1);
   sigprocmask(how, &signals, nullptr);
 }
 

@@ -11,9 +11,9 @@ namespace renorm::cli {
 // processes sends signals to those that are just ending by themselves, with the right exit code.
 enum class AfterStop { kRestore, kIgnore };
 
-// While an object exists, the first SIGINT, SIGTERM or SIGHUP sets a flag and the second ends the process.
-// SIGPIPE is ignored. At most one object may exist. Of `renorm train`, signals that arrive before are held
-// back until it exists.
+// While an object exists, the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 sets a flag and the second ends the
+// process. mpirun passes SIGUSR1 on and kills nobody after it. SIGPIPE is ignored. At most one object may
+// exist. Of `renorm train`, signals that arrive before are held back until it exists.
 class StopSignals {
  public:
   // The first signal writes `notice` to standard error, unless it is empty. `notice` must be a string
@@ -33,7 +33,8 @@ class StopSignals {
   static void install(Handler* handler);
 
   AfterStop after_;
-  std::array<Handler, 4> handlers_ = {{{SIGINT, {}}, {SIGTERM, {}}, {SIGHUP, {}}, {SIGPIPE, {}}}};
+  std::array<Handler, 5> handlers_ = {
+      {{SIGINT, {}}, {SIGTERM, {}}, {SIGHUP, {}}, {SIGUSR1, {}}, {SIGPIPE, {}}}};
 };
 
 }  // namespace renorm::cli

@@ -3,6 +3,7 @@
 usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 exported_test.py
 """
 import json
+import resource
 import struct
 import tempfile
 import unittest
@@ -35,6 +36,11 @@ def card(**changes):
     }
     values.update(changes)
     return {"renorm": json.dumps(values)}
+
+
+def images(channels, height, width):
+    mean, std = [0.0] * channels, [1.0] * channels
+    return {"channels": channels, "height": height, "width": width, "mean": mean, "std": std, "centre": 1}
 
 
 class Files(unittest.TestCase):
@@ -83,6 +89,12 @@ class Files(unittest.TestCase):
         self.load()
         self.assertTrue(torch.equal(torch.rand(2), expected))
 
+    def check_refused(self, message, **arguments):
+        with self.subTest(message=message):
+            with self.assertRaisesRegex(ValueError, f"^{self.path}: .*{message}") as caught:
+                self.load(**arguments)
+            self.assertNotIn("\n", str(caught.exception))
+
     def test_refused(self):
         def without(name):
             return {key: value for key, value in self.ENTRIES.items() if key != name}
@@ -98,38 +110,51 @@ class Files(unittest.TestCase):
             "model card: not valid JSON": dict(metadata={"renorm": "{"}),
             "model card: format_version 9 is unknown": dict(metadata=card(format_version=9)),
             "'model' is missing or not of the type str": dict(metadata=card(model=1)),
-            "'kind' must be one of renorm, batchnorm, native, got 'x'": dict(
+            "'kind' must be one of renorm, batchnorm, native, groupnorm, got 'x'": dict(
                 metadata=card(norm={"kind": "x", "scale": False, "eps": 1})),
             "'input': must be a JSON object": dict(metadata=card(input=1)),
             "'mean' and 'std' must have 1 values": dict(metadata=card(
                 input={"channels": 1, "height": 4, "width": 4, "mean": [], "std": [1], "centre": 1})),
-            "'height' must be from 1 to 4096, got 5000": dict(metadata=card(
-                input={"channels": 1, "height": 5000, "width": 4, "mean": [0], "std": [1], "centre": 1})),
-            "has no classes": dict(metadata=card(classes=[])),
-            "the model 'net' is unknown to this version": dict(metadata=card(model="net")),
-            "the model resnet18 has no options": dict(metadata=card(model="resnet18:x")),
-            "its item 'x' is unknown": dict(metadata=card(model="convnet:x")),
-            "its item '2x2:4' is not a convolution": dict(metadata=card(model="convnet:2x2:4")),
-            "too small for its weights": dict(metadata=card(model="convnet:65536,65536")),
+            "'height' must be from 1 to 4096, got 5000": dict(metadata=card(input=images(1, 5000, 4))),
+            "'channels' must give images of at most 50331648 values, got 67108864": dict(
+                metadata=card(input=images(4, 4096, 4096))),
             "tensor of 'classifier.bias' is missing": dict(entries=entries),
             r"'conv1.conv.bias' is torch.float32 \[1, 2\], expected torch.float32 \[2\]": dict(entries=wide),
             r"'conv1.conv.bias' is torch.float16 \[4\]": dict(entries=half),
             "tensor 'more' is not part of the model": dict(entries=extra),
         }.items():
-            with self.subTest(message=message):
-                with self.assertRaisesRegex(ValueError, f"^{self.path}: .*{message}") as caught:
-                    self.load(**arguments)
-                self.assertNotIn("\n", str(caught.exception))
+            self.check_refused(message, **arguments)
+
+    def test_refused_models(self):
+        for message, values in {
+            "has no classes": dict(classes=[]),
+            "the model 'net' is unknown to this version": dict(model="net"),
+            "the model resnet18 has no options": dict(model="resnet18:x"),
+            "its item 'x' is unknown": dict(model="convnet:x"),
+            "its item '2x2:4' is not a convolution": dict(model="convnet:2x2:4"),
+            "its item 'pool' is unknown": dict(model="convnet:flat,pool"),
+            "its item 'max' cannot halve an image of 1x1 pixels": dict(model="convnet:max,max,max,flat"),
+            "its width '3x3:4' is not a whole number from 1 to 65536": dict(model="mlp:8,3x3:4"),
+            "its width '' is not a whole number": dict(model="mlp:"),
+            "its width '65537' is not a whole number": dict(model="mlp:65537"),
+            "too small for its weights": dict(model="convnet:65536,65536"),
+        }.items():
+            self.check_refused(message, metadata=card(**values))
 
     def test_hostile_sizes(self):
         """A small file cannot make the program allocate large tensors."""
-        many = [str(i) for i in range(100000)]
-        colours = {"channels": 65536, "height": 4, "width": 4, "mean": [0.0] * 65536, "std": [1.0] * 65536, "centre": 1}
-        for model in ("resnet18", "resnet50", "inception-v3", "inception-small", "resnet-small", "convnet"):
-            for values in (dict(classes=many), dict(input=colours)):
+        fixed = ("resnet18", "resnet50", "inception-v3", "inception-small", "resnet-small", "convnet")
+        flat = ("mlp", "convnet:flat", "convnet:1,flat,64", "convnet:1/8,flat,65536")
+        many, colours = dict(classes=[str(i) for i in range(100000)]), dict(input=images(65536, 4, 4))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for models, values in (
+            (fixed + flat, many), (fixed + flat, colours), (flat, dict(input=images(3, 4096, 4096))),
+        ):
+            for model in models:
                 with self.subTest(model=model, values=list(values)):
                     with self.assertRaisesRegex(ValueError, "too small for its weights"):
                         self.load(metadata=card(model=model, **values))
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 100 * 1024)  # kB
 
     def test_options_and_paths(self):
         self.load()

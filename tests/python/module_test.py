@@ -221,17 +221,22 @@ class Script(Case):
 
 
 class Functions(Case):
-    def parts(self, layer):
-        state = {name: p.detach() for name, p in layer.named_parameters()}
-        return state, {name: b.clone() for name, b in layer.named_buffers()}
-
-    def test_functional_call(self):
+    def layer_in_both_modes(self):
+        """One layer with an input, first in training, then in evaluation."""
         layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
         x = torch.randn(6, 3, 4, 5)
         for mode in (True, False):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 layer.train(mode)
+            yield layer, x
+
+    def parts(self, layer):
+        state = {name: p.detach() for name, p in layer.named_parameters()}
+        return state, {name: b.clone() for name, b in layer.named_buffers()}
+
+    def test_functional_call(self):
+        for layer, x in self.layer_in_both_modes():
             other = copy.deepcopy(layer)
             state = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
             state["weight"], state["running_mean"] = state["weight"] + 1, state["running_mean"] + 0.5
@@ -249,12 +254,7 @@ class Functions(Case):
 
     @unittest.skipUnless(has_func, "no torch.func")
     def test_grad_of_a_functional_call(self):
-        layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)
-        x = torch.randn(6, 3, 4, 5)
-        for mode in (True, False):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                layer.train(mode)
+        for layer, x in self.layer_in_both_modes():
             parameters, buffers = self.parts(layer)
 
             def loss(parameters, buffers):

@@ -20,6 +20,7 @@ import torch
 
 import renorm
 from renorm import _nets
+from renorm._blocks import InputShape
 
 try:
     import torchvision
@@ -80,8 +81,9 @@ class CommandCase(unittest.TestCase):
     def train(self, name, *flags, steps=4, data="strokes:classes=7,train=8,test=2"):
         out = self.folder / name
         clip = () if "--norm" in flags else ("--clip", "3,5")
+        momentum = () if "groupnorm" in flags else ("--norm-momentum", 0.3)
         run_command("train", "--out", out, "--data", data, "--steps", steps, "--eval-every", steps, "--minibatch", 8,
-                    "--threads", 1, "--quiet", "--norm-momentum", 0.3, *clip, *flags)
+                    "--threads", 1, "--quiet", *momentum, *clip, *flags)
         return out
 
     def check(self, model, path, files, images, *flags):
@@ -107,7 +109,11 @@ class SmallNets(CommandCase):
     def test_nets_and_norms(self):
         for i, (model, flags) in enumerate((
             ("convnet", ()), ("convnet:5x3:8/2,max,16,avg,1x1:8,pool,12,3x3:6", ("--norm-scale",)),
-            ("convnet:8", ("--ema-decay", 0)),
+            ("convnet:8", ("--ema-decay", 0)), ("convnet:flat", ()), ("convnet:pool", ("--norm", "batchnorm")),
+            ("convnet:8/2,max,5x3:4,flat,24,3x3:6", ("--norm-scale",)),
+            ("convnet:24/2,20/2,flat,48,6", ("--norm", "groupnorm", "--norm-eps", 0.1)),
+            ("mlp", ("--norm", "native")), ("mlp:24,16", ("--norm-scale", "--norm-bias", -1.5)),
+            ("mlp:48,16", ("--norm", "groupnorm", "--norm-scale")), ("inception-small", ("--norm", "groupnorm")),
             ("inception-small", ()), ("inception-small", ("--norm", "native")),
             ("resnet-small", ("--norm", "batchnorm", "--norm-scale")),
             ("resnet-small", ("--norm", "native", "--norm-scale", "--norm-eps", 0.1)),
@@ -117,7 +123,8 @@ class SmallNets(CommandCase):
                 loaded = renorm.load_run(run)
                 self.check(loaded, run, self.files, self.images)
                 self.check_norms(loaded, flags)
-                for fold in ((), ("--fold",)):
+                # Group normalization cannot be folded.
+                for fold in ((),) if "groupnorm" in flags else ((), ("--fold",)):
                     file = self.folder / f"run{i}{''.join(fold)}.safetensors"
                     run_command("export", run, "--to", file, *fold)
                     exported = renorm.load_run(file)
@@ -135,6 +142,12 @@ class SmallNets(CommandCase):
 
     def check_norms(self, model, flags):
         scaled = "--norm-scale" in flags
+        if "groupnorm" in flags:
+            norms = [module for module in model.modules() if isinstance(module, torch.nn.GroupNorm)]
+            self.assertGreater(len(norms), 0)
+            self.assertTrue(all(norm.weight.requires_grad == scaled for norm in norms))
+            self.assertTrue(all(norm.eps == (0.1 if "--norm-eps" in flags else 0.001) for norm in norms))
+            return
         if "native" in flags:
             norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
             self.assertTrue(all(norm.weight.requires_grad == scaled for norm in norms))
@@ -194,7 +207,11 @@ class SmallNets(CommandCase):
             renorm.load_run(run)
 
     def test_the_model_is_an_ordinary_module(self):
-        model = renorm.load_run(self.train("module", "--model", "resnet-small"))
+        for i, model in enumerate(("resnet-small", "convnet:8/2,flat,16", "mlp:24,16")):
+            with self.subTest(model=model):
+                self.check_module(renorm.load_run(self.train(f"module{i}", "--model", model)))
+
+    def check_module(self, model):
         x = model.card.standardize(self.images)
         with torch.no_grad():
             expected = model(x)
@@ -254,6 +271,10 @@ class LargeNets(CommandCase):
         self.assertIs(type(model.layer1[0].bn1), torch.nn.BatchNorm2d)
         self.assertEqual(set(model.state_dict()), set(torchvision.models.resnet18().state_dict()))
 
+    def test_resnet18_with_groupnorm(self):
+        model = self.check_net("resnet18", 64, 56, "--norm", "groupnorm")
+        self.assertEqual([model.bn1.num_groups, model.layer4[1].bn2.num_groups], [4, 32])
+
     def test_resnet50(self):
         self.check_net("resnet50", 64, 56, "--norm-scale")
 
@@ -265,7 +286,7 @@ class LargeNets(CommandCase):
         """Without training: every tensor has a place."""
         for model, channels in (("inception-v3:aux", 3), ("resnet18", 1), ("inception-v3", 1)):
             with self.subTest(model=model, channels=channels):
-                net, names = _nets.build(model, channels, 7, 1 << 40)
+                net, names = _nets.build(model, InputShape(channels, 96, 96, 7), 1 << 40)
                 self.assertEqual(any("AuxLogits" in name for name in net.state_dict()), "aux" in model)
                 side = 75 if "inception" in model else 32
                 self.assertEqual(list(net.eval()(torch.zeros(1, channels, side, side)).shape), [1, 7])

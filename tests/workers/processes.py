@@ -253,8 +253,8 @@ class WorkersTest(unittest.TestCase):
         self.launches += 1
         codes = self.path(f"codes-{self.launches}")
         os.mkdir(codes)
-        # The shell outlives SIGTERM, which mpirun sends to the shell as well.
-        script = ('trap : TERM; "$@"; code=$?; echo $code >"$0/.$OMPI_COMM_WORLD_RANK"; '
+        # The shell outlives the signals, which mpirun sends to the shell as well.
+        script = ('trap : TERM USR1; "$@"; code=$?; echo $code >"$0/.$OMPI_COMM_WORLD_RANK"; '
                   'mv "$0/.$OMPI_COMM_WORLD_RANK" "$0/$OMPI_COMM_WORLD_RANK"; exit $code')
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(size), *options, "sh", "-c", script,
                    codes, *self.command(out, *arguments)]
