@@ -102,11 +102,11 @@ struct Figure {
   std::string title;
   std::string caption;
   bool in_paper = true;
-  std::optional<std::string> data;       // where it is not that of the results
-  std::optional<std::string> model;      // as above
-  std::optional<std::string> reference;  // as above; the name of the arm that is repeated in the figure
-  std::optional<Axis> x;
-  std::optional<Axis> y;
+  std::optional<std::string> data{};       // where it is not that of the results
+  std::optional<std::string> model{};      // as above
+  std::optional<std::string> reference{};  // as above; the name of the arm that is repeated in the figure
+  std::optional<Axis> x{};
+  std::optional<Axis> y{};
 };
 
 // Of two accuracies, in percentage points, with half of its 95 % interval.
@@ -121,7 +121,7 @@ struct Claim {
   std::string verdict;   // "holds", "does not hold", "not resolved"
   std::string evidence;  // the figures that decided
   bool in_paper = true;
-  std::optional<Difference> difference;  // of a claim about one
+  std::optional<Difference> difference{};  // of a claim about one
 };
 
 struct Results {
