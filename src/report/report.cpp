@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "report/charts.h"
+#include "report/claims.h"
+#include "report/figures.h"
 #include "report/format.h"
 #include "report/page.h"
 #include "report/tables.h"
@@ -80,6 +82,12 @@ std::string state(const Results& results) {
                      counted(progress.runs, "run"), static_cast<int>(share));
 }
 
+// The claims in one line.
+std::string summary(const Results& results) {
+  if (results.claims.empty()) return "";
+  return fmt::format("<p class=\"tally\"><a href=\"#claims\">{}</a></p>\n", tally(results.claims));
+}
+
 std::string about(const Results& results) {
   std::string text;
   if (!results.data.empty()) text += fmt::format("data <code>{}</code>", escaped(results.data));
@@ -144,11 +152,10 @@ bool is_report(const std::string& text) {
 std::string html(const Results& results, const ReportExtras& extras) {
   const Page page(results);
   return head(results) +
-         fmt::format("<body>\n<main>\n<header>\n<h1>{}</h1>\n<p class=\"state\">{}</p>\n{}</header>\n",
-                     title_of(results), state(results), about(results)) +
-         "<noscript><p class=\"empty\">The charts need JavaScript; claims and tables do "
-         "not.</p></noscript>\n" +
-         claims_section(page) + table_section(page) + accuracy_section(page) + clipping_section(page) +
+         fmt::format("<body>\n<main>\n<header>\n<h1>{}</h1>\n{}<p class=\"state\">{}</p>\n{}</header>\n",
+                     title_of(results), summary(results), state(results), about(results)) +
+         "<noscript><p class=\"empty\">Curves need JavaScript; the rest does not.</p></noscript>\n" +
+         figures_section(page) + table_section(page) + claims_section(page) + clipping_section(page) +
          loss_section(page) + data_section(extras) + origin_section(page) + "</main>\n" + scripts(results) +
          "</body>\n</html>\n";
 }

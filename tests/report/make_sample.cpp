@@ -1,6 +1,6 @@
 // usage: renorm_report_sample DIR
 // Writes reports of invented results into DIR: whole.html, unfinished.html, single.html, hostile.html,
-// empty.html.
+// settings.html, empty.html.
 #include <cstdio>
 #include <exception>
 
@@ -21,6 +21,7 @@ void write_samples(const std::string& folder) {
   write("unfinished", samples::unfinished_experiment());
   write("single", samples::single_run());
   write("hostile", samples::hostile_experiment());
+  write("settings", samples::settings_experiment());
   write("empty", {});
 }
 
