@@ -57,8 +57,7 @@ std::string tally(const std::vector<record::Claim>& claims) {
 std::string claims_section(const Page& page) {
   const record::Results& results = page.results;
   if (results.claims.empty()) return "";
-  std::string text = fmt::format(
-      "<section id=\"claims\">\n<h2>Claims</h2>\n<p>{}</p>\n<ul class=\"claims\">\n", tally(results.claims));
+  std::string text = "<section id=\"claims\">\n<h2>Claims</h2>\n<ul class=\"claims\">\n";
   for (const record::Claim& claim : results.claims) text += claim_item(claim, page.paper);
   text += "</ul>\n";
   if (!results.test.empty()) {

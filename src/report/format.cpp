@@ -117,6 +117,10 @@ std::string percent(const record::Measure& measure) {
   return with_spread(measure, [](double value) { return percent(value); });
 }
 
+std::string signed_points(const record::Measure& difference) {
+  return (difference.mean > 0.0 && !difference.values.empty() ? "+" : "") + percent(difference);
+}
+
 std::string steps(const record::Measure& measure) { return with_spread(measure, whole); }
 
 std::string duration(double seconds) {

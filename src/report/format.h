@@ -32,6 +32,9 @@ std::string percent(double value);
 // "78.3 ± 0.4", "78.3" of one seed, "–" of none.
 std::string percent(const record::Measure& measure);
 
+// The same with the sign of the mean: "+1.3 ± 0.4".
+std::string signed_points(const record::Measure& difference);
+
 // The same in whole steps.
 std::string steps(const record::Measure& measure);
 

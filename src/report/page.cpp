@@ -41,6 +41,17 @@ std::optional<size_t> arm_named(const record::Results& results, const std::strin
   return static_cast<size_t>(std::distance(results.arms.begin(), found));
 }
 
+// "LABEL (NAME)", or "LABEL (NAME) (FOLDER)" where both end with the folder.
+std::string qualified(const std::string& label, const std::string& name) {
+  const size_t place = name.rfind(" (");
+  const std::string folder = place == std::string::npos ? "" : name.substr(place);
+  const bool both = !folder.empty() && label.size() >= folder.size() &&
+                    label.compare(label.size() - folder.size(), folder.size(), folder) == 0;
+  if (!both) return fmt::format("{} ({})", label, name);
+  return fmt::format("{} ({}){}", label.substr(0, label.size() - folder.size()), name.substr(0, place),
+                     folder);
+}
+
 }  // namespace
 
 std::vector<Look> looks_of(const std::vector<record::Arm>& arms) {
@@ -126,7 +137,7 @@ std::vector<std::string> distinct_labels(const std::vector<record::Arm>& arms,
   std::map<std::string, int> last_number;
   for (const size_t index : which) {
     std::string label = label_of(arms[index]);
-    if (arms_with[label] > 1) label += fmt::format(" ({})", escaped(arms[index].name));
+    if (arms_with[label] > 1) label = qualified(label, escaped(arms[index].name));
     const std::string base = label;
     int& number = last_number.emplace(base, 1).first->second;
     while (!used.insert(label).second) label = fmt::format("{} #{}", base, ++number);

@@ -15,7 +15,6 @@ sys.dont_write_bytecode = True
 from devtools import Browser, BrowserError  # noqa: E402
 
 WIDE, PHONE = 1200, 390
-SHOT_HEIGHT = 1200
 
 # Of each chart: the switches and whether they are on, and how many pixels of the canvas have each line's colour.
 # Lines lie over each other and edges are blended, so a pixel counts if its colour is near.
@@ -269,7 +268,7 @@ def run_tests(sample):
         browser = Browser()
         # whole: 4 figures, clipped r and d, limits, 4 of loss
         for name, charts in [("whole", 11), ("unfinished", 5), ("single", 5), ("hostile", 13), ("settings", 5),
-                             ("empty", 0)]:
+                             ("empty", 0), ("comparison", 11)]:
             check_every_look(browser, folder, name, charts)
         browser.open(os.path.join(folder, "settings.html"), width=WIDE)
         check_settings_on_paper(browser)
@@ -295,9 +294,10 @@ def take_screenshots(folder, report):
         for look, width, dark in [("light", WIDE, False), ("dark", WIDE, True), ("phone", PHONE, False)]:
             browser.open(report, width=width, dark=dark, scale=1.5, phone=width == PHONE)
             check_quiet(browser, report)
-            for part, selector in [("top", "body"), ("figures", "#figures h2"), ("bias", "#figures figure:nth-of-type(3)")]:
+            for part, selector, height in [("top", "body", 1200), ("figures", "#figures h2", 1200),
+                                           ("bias", "#figures figure:nth-of-type(3)", 1140)]:
                 top = browser.evaluate("document.querySelector('%s').getBoundingClientRect().top + scrollY" % selector)
-                clip = {"x": 0, "y": max(0, top - 24), "width": width, "height": SHOT_HEIGHT, "scale": 1}
+                clip = {"x": 0, "y": max(0, top - 24), "width": width, "height": height, "scale": 1}
                 shot = browser.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
                 save(os.path.join(folder, "report-%s-%s.png" % (part, look)), shot["data"])
         save(os.path.join(folder, "report.pdf"), browser.send("Page.printToPDF", printBackground=True)["data"])

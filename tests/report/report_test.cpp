@@ -143,6 +143,23 @@ TEST(Report, ShowsASingleRunWithoutThePaper) {
   EXPECT_FALSE(contains(tags, "id=\"data\""));
 }
 
+TEST(Report, ExplainsWhyWithImages) {
+  const std::string without = html(testing::whole_experiment(), {});
+  EXPECT_FALSE(contains(without, "id=\"why\""));
+  ReportExtras extras;
+  extras.why = WhyPanel{"strokes:decoy=<1>", "image", "meant", "decoy", "partner"};
+  const std::string page = html(testing::whole_experiment(), extras);
+  const std::string panel = between(page, "id=\"why\"", "</section>");
+  for (const char* png : {"image", "meant", "decoy", "partner"}) {
+    EXPECT_EQ(count(panel, "src=\"data:image/png;base64," + base64(png) + "\""), 1u) << png;
+  }
+  EXPECT_TRUE(contains(panel, "√31 ≈ 5.6"));
+  EXPECT_TRUE(contains(panel, "√15 ≈ 3.9"));
+  EXPECT_TRUE(contains(panel, "strokes:decoy=&lt;1&gt;"));
+  EXPECT_LT(page.find("id=\"figures\""), page.find("id=\"why\""));
+  EXPECT_LT(page.find("id=\"why\""), page.find("id=\"table\""));
+}
+
 TEST(Report, SaysWhereAValueIsNotANumber) {
   const std::string tags = markup(html(testing::hostile_experiment(), {}));
   EXPECT_TRUE(contains(tags, "<span class=\"ours\">NaN ± NaN</span>"));
