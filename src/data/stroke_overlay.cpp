@@ -10,7 +10,7 @@ namespace renorm::data {
 StrokeOverlay::StrokeOverlay(const StrokesOptions& options, ByteImages characters)
     : options_(options), characters_(std::move(characters)) {}
 
-void StrokeOverlay::paint(int64_t index, RandomStream& stream, uint8_t* pixels) const {
+Composition StrokeOverlay::compose(int64_t index, RandomStream& stream) const {
   const auto amplitude = [&] { return stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude); };
   Composition composition;
   composition.character = index;
@@ -20,16 +20,19 @@ void StrokeOverlay::paint(int64_t index, RandomStream& stream, uint8_t* pixels) 
     composition.decoy = other * per_class() + stream.below(per_class());
     composition.decoy_ink = options_.decoy_ink * amplitude();
   }
-  compose(composition, stream, pixels);
+  return composition;
 }
 
-void StrokeOverlay::compose(const Composition& composition, RandomStream& stream, uint8_t* pixels) const {
+void StrokeOverlay::paint(int64_t index, RandomStream& stream, uint8_t* pixels) const {
+  draw(compose(index, stream), stream, pixels);
+}
+
+void StrokeOverlay::draw(const Composition& composition, RandomStream& stream, uint8_t* pixels) const {
   const uint8_t* character = characters_.image(composition.character);
-  const bool has_decoy = composition.decoy >= 0;
-  const uint8_t* decoy = has_decoy ? characters_.image(composition.decoy) : character;
-  const double decoy_ink = has_decoy ? composition.decoy_ink : 0.0;
+  const uint8_t* decoy = characters_.image(composition.decoy.value_or(composition.character));
   for (int64_t i = 0; i < characters_.image_bytes(); ++i) {
-    double value = std::max(composition.ink * ink_of_byte(character[i]), decoy_ink * ink_of_byte(decoy[i]));
+    double value =
+        std::max(composition.ink * ink_of_byte(character[i]), composition.decoy_ink * ink_of_byte(decoy[i]));
     if (options_.noise > 0.0) value += options_.noise * stream.normal();
     pixels[i] = to_byte(value);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/random.h"
 #include "data/byte_images.h"
@@ -10,11 +11,11 @@
 
 namespace renorm::data {
 
-// What an image shows: characters by their number, and factors on their ink.
+// What an image is composed of: characters by their numbers, and factors on their ink.
 struct Composition {
   int64_t character = 0;
   double ink = 1.0;
-  int64_t decoy = -1;  // -1: none
+  std::optional<int64_t> decoy{};
   double decoy_ink = 0.0;
 };
 
@@ -26,11 +27,12 @@ class StrokeOverlay {
   StrokeOverlay(const StrokesOptions& options, ByteImages characters);
 
   // An image whose class and first character are those of character `index`. All randomness comes from
-  // `stream`, in a fixed order.
+  // `stream`, in a fixed order: compose takes the part of it before the noise.
+  Composition compose(int64_t index, RandomStream& stream) const;
   void paint(int64_t index, RandomStream& stream, uint8_t* pixels) const;
 
   // An image of this composition; its noise comes from `stream`.
-  void compose(const Composition& composition, RandomStream& stream, uint8_t* pixels) const;
+  void draw(const Composition& composition, RandomStream& stream, uint8_t* pixels) const;
 
   const ByteImages& characters() const { return characters_; }
   int64_t per_class() const { return characters_.size() / options_.classes; }

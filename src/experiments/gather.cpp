@@ -245,18 +245,6 @@ std::string end_of_path(const std::string& folder, int parts) {
   return name.empty() ? folder : name.string();
 }
 
-// As short as possible while still distinct.
-std::vector<std::string> names_of(const std::vector<std::string>& folders) {
-  constexpr int kMaxParts = 100;
-  std::vector<std::string> names;
-  for (int parts = 1; parts <= kMaxParts; ++parts) {
-    names.clear();
-    for (const std::string& folder : folders) names.push_back(end_of_path(folder, parts));
-    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
-  }
-  return names;
-}
-
 }  // namespace
 
 RunProgress progress_of(const record::Arm& arm, const std::string& folder) {
@@ -287,12 +275,23 @@ bool has_runs(const std::string& folder, const record::Results& results) {
   return false;
 }
 
+std::vector<std::string> short_names(const std::vector<std::string>& folders) {
+  constexpr int kMaxParts = 100;
+  std::vector<std::string> names;
+  for (int parts = 1; parts <= kMaxParts; ++parts) {
+    names.clear();
+    for (const std::string& folder : folders) names.push_back(end_of_path(folder, parts));
+    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
+  }
+  return names;
+}
+
 record::Results results_of_runs(const std::vector<std::string>& folders) {
   record::Results results;
   results.name = "runs";
   results.title = folders.size() == 1 ? "A training run" : "Training runs";
   results.figures = {{"runs", "Test accuracy", "With averaged weights, where a run keeps them.", false}};
-  const std::vector<std::string> names = names_of(folders);
+  const std::vector<std::string> names = short_names(folders);
   for (size_t i = 0; i < folders.size(); ++i) {
     const std::string& folder = folders[i];
     const train::RunPaths paths(folder);

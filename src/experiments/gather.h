@@ -37,6 +37,9 @@ void gather(const std::string& folder, record::Results* results);
 // none.
 bool has_runs(const std::string& folder, const record::Results& results);
 
+// The ends of the paths of folders, as short as possible while still distinct: "seed-1", "ARM/seed-1".
+std::vector<std::string> short_names(const std::vector<std::string>& folders);
+
 // Folders of `renorm train` as one experiment in one figure, with one arm per folder, named after it.
 // Throws MissingInputError for a folder without a run, DataError.
 record::Results results_of_runs(const std::vector<std::string>& folders);

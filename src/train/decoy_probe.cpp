@@ -87,7 +87,7 @@ class Prober {
       const data::Composition shown = {two_of(classes[0], stream).first, ink,
                                        two_of(classes[1], stream).first, decoy_ink};
       put(
-          i, [&](uint8_t* pixels) { overlay_.compose(shown, stream, pixels); }, &images);
+          i, [&](uint8_t* pixels) { overlay_.draw(shown, stream, pixels); }, &images);
       labels.emplace_back(classes[0], classes[1]);
     }
     const torch::Tensor logits = logits_of(model_, images, Statistics::kAverages).to(torch::kFloat);
@@ -108,7 +108,7 @@ class Prober {
       torch::Tensor images = blank(kMinibatch);
       const data::Composition shown = {character, 1.0, decoy, options_.decoy_ink};
       put(
-          0, [&](uint8_t* pixels) { overlay_.compose(shown, stream, pixels); }, &images);
+          0, [&](uint8_t* pixels) { overlay_.draw(shown, stream, pixels); }, &images);
       const int64_t single = two_of(classes[2], stream).first;
       const int64_t second = company == Company::kPartner         ? partner
                              : company == Company::kDecoysPartner ? decoys_partner
