@@ -32,10 +32,9 @@ std::optional<data::StrokesOptions> options_of(const std::string& spec) try {
   return std::nullopt;
 }
 
-ByteImages characters_of(data::StrokesOptions options) {
-  options.noise = options.decoy = options.amplitude = 0.0;
+ByteImages training_characters(const data::StrokesOptions& options) {
   const auto silent = [](int64_t /*done*/, int64_t /*total*/) {};
-  return data::generate_strokes(options, /*threads=*/1, silent).train;
+  return data::generate_strokes(data::characters_of(options), /*threads=*/1, silent).train;
 }
 
 struct Pair {
@@ -62,7 +61,7 @@ std::optional<Pair> first_pair(const ByteImages& characters, const std::vector<C
 std::optional<report::WhyPanel> why_panel(const std::string& spec) {
   const std::optional<data::StrokesOptions> options = options_of(spec);
   if (!options) return std::nullopt;
-  const ByteImages characters = characters_of(*options);
+  const ByteImages characters = training_characters(*options);
   const data::StrokeOverlay overlay(*options, characters);
   std::vector<Composition> compositions;
   for (int64_t i = 0; i < characters.size(); ++i) {
