@@ -73,7 +73,7 @@ TEST(Lstm, SharedAveragesMoveOncePerStep) {
   model->forward(torch::randn({8, 2, 5, 3}));
   commit(*model);
   for (const NamedLayer& named : batch_renorm_layers(*model)) {
-    EXPECT_EQ(named.layer->num_batches_tracked.item<int64_t>(), 1) << named.name;
+    EXPECT_EQ(named.layer->num_batches_tracked.item<int64_t>(), 1);
   }
 }
 
