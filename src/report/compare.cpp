@@ -31,6 +31,16 @@ class Order {
   std::map<std::string, size_t> places_;
 };
 
+template <typename Item>
+std::vector<Item> in_order(std::vector<std::pair<size_t, Item>> placed) {
+  std::stable_sort(placed.begin(), placed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Item> items;
+  items.reserve(placed.size());
+  for (auto& entry : placed) items.push_back(std::move(entry.second));
+  return items;
+}
+
 // The value of all folders, or of each.
 template <typename Value>
 std::string shared_or_listed(const std::vector<NamedResults>& folders, const Value& value) {
@@ -73,11 +83,7 @@ std::vector<Arm> merged_arms(const std::vector<NamedResults>& folders) {
       if (!with_paper.insert(place).second) placed.back().second.paper = {};
     }
   }
-  std::stable_sort(placed.begin(), placed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Arm> arms;
-  for (auto& entry : placed) arms.push_back(std::move(entry.second));
-  return arms;
+  return in_order(std::move(placed));
 }
 
 std::vector<record::Figure> merged_figures(const std::vector<NamedResults>& folders) {
@@ -104,11 +110,7 @@ std::vector<record::Claim> merged_claims(const std::vector<NamedResults>& folder
       placed.emplace_back(place, std::move(claim));
     }
   }
-  std::stable_sort(placed.begin(), placed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<record::Claim> claims;
-  for (auto& entry : placed) claims.push_back(std::move(entry.second));
-  return claims;
+  return in_order(std::move(placed));
 }
 
 std::vector<uint64_t> merged_seeds(const std::vector<NamedResults>& folders) {
@@ -228,6 +230,7 @@ std::string folder_item(const NamedResults& folder) {
 Results merged(const std::vector<NamedResults>& folders) {
   Results results;
   std::vector<std::string> names;
+  names.reserve(folders.size());
   for (const NamedResults& folder : folders) names.push_back(folder.name);
   results.name = "comparison";
   results.title = fmt::format("Comparison of {}", fmt::join(names, ", "));
