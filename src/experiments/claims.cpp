@@ -17,11 +17,11 @@ using record::Claim;
 using record::Measure;
 using record::Results;
 
-// The 97.5 % quantile of Student's t for any number of degrees of at least 1: exact for 1 to 4, linear
+// The 97.5 % quantile of Student's t for any number of degrees of at least 1: exact for 1 to 5, linear
 // between them in 1 / degrees, then the expansion in 1 / degrees (Abramowitz and Stegun 26.7.5).
 double student_quantile(double degrees) {
-  constexpr double kExact[] = {12.706, 4.303, 3.182, 2.776};
-  if (degrees < 4.0) {
+  constexpr double kExact[] = {12.706, 4.303, 3.182, 2.776, 2.571};
+  if (degrees < 5.0) {
     const auto below = static_cast<size_t>(std::max(1.0, std::floor(degrees)));
     const double low = 1.0 / static_cast<double>(below), high = 1.0 / static_cast<double>(below + 1);
     const double share = (low - 1.0 / std::max(1.0, degrees)) / (low - high);
