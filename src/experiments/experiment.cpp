@@ -27,6 +27,7 @@ Base base_of(const Recipe& recipe, size_t size, const ExperimentOptions& options
   config.data = !options.data.empty() ? options.data : length.data;
   config.model = !options.model.empty() ? options.model : length.model;
   config.steps = options.steps > 0 ? options.steps : length.steps;
+  config.warmup = config.warmup * config.steps / length.steps;
   config.threads = 1;
   config.log_every = std::max<int64_t>(1, config.steps / kLogRecords);
   config.eval_every = std::max<int64_t>(1, config.steps / length.evaluations);

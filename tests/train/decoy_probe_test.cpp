@@ -34,7 +34,8 @@ class DecoyProbing : public ::testing::Test {
  protected:
   data::StrokesOptions options_ =
       data::parse_strokes("classes=20,train=1,test=8,ink=1,jitter=0.25,decoy=0.7");
-  data::ByteImages characters_ = data::generate_strokes(data::characters_of(options_), 1, {}).test;
+  data::ByteImages characters_ =
+      data::generate_strokes(data::characters_of(options_), 1, [](int64_t, int64_t) {}).test;
 
   DecoyProbe probe(bool normed, uint64_t seed = 1) {
     Templates model(characters_, options_.classes, normed);
