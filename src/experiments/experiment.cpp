@@ -28,6 +28,7 @@ Base base_of(const Recipe& recipe, size_t size, const ExperimentOptions& options
   config.model = !options.model.empty() ? options.model : length.model;
   config.steps = options.steps > 0 ? options.steps : length.steps;
   config.warmup = config.warmup * config.steps / length.steps;
+  if (config.model != length.model) config.norm_bias = 0.0;  // it belongs to the recipe's net
   config.threads = 1;
   config.log_every = std::max<int64_t>(1, config.steps / kLogRecords);
   config.eval_every = std::max<int64_t>(1, config.steps / length.evaluations);
