@@ -20,6 +20,7 @@ enum class Purpose : uint64_t {
   kBench = 10,
   kOverlayTrain = 11,  // index = number of the image in its split
   kOverlayTest = 12,
+  kProbe = 13,  // index = number of the probed image
 };
 
 // xoshiro256** started from a hash of (seed, purpose, index).

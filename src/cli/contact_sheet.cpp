@@ -194,6 +194,14 @@ std::string contact_sheet_png(const data::FolderIndex& index, const data::Transf
   return contact_sheet_png(images, size);
 }
 
+std::string image_png(const data::ByteImages& images, int64_t index) {
+  const int64_t factor = enlargement(images);
+  Sheet sheet{images.width * factor, images.height * factor, images.channels == 3 ? 3 : 1};
+  sheet.pixels.resize(static_cast<size_t>(sheet.width * sheet.height * sheet.channels));
+  paste(images, index, factor, 0, 0, &sheet);
+  return encode_png(sheet);
+}
+
 std::string built_in_contact_sheet_png(const std::string& spec, SheetSize size) {
   std::optional<data::StrokesOptions> options = data::strokes_of_spec(spec);
   if (!options) return "";

@@ -27,6 +27,9 @@ std::string contact_sheet_png(const data::FolderIndex& index, const data::Transf
 // Throws UsageError if the spec is invalid.
 std::string built_in_contact_sheet_png(const std::string& spec, SheetSize size);
 
+// One image as the bytes of a PNG file, enlarged as on a sheet.
+std::string image_png(const data::ByteImages& images, int64_t index);
+
 // Whether `bytes` are a contact sheet. Those of versions without a mark in the file are not recognized.
 bool is_contact_sheet(const std::string& bytes);
 

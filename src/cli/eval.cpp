@@ -13,14 +13,18 @@
 #include "base/text.h"
 #include "cli/checks.h"
 #include "cli/commands.h"
+#include "cli/decoy_probe.h"
+#include "cli/eval_split.h"
 #include "cli/help.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/tensor_memory.h"
+#include "models/metric_net.h"
 #include "record/eval_result.h"
 #include "train/build_model.h"
 #include "train/evaluate.h"
 #include "train/opened_run.h"
+#include "train/recall.h"
 #include "train/run.h"
 #include "train/threads.h"
 
@@ -38,13 +42,18 @@ struct EvalOptions {
   uint64_t seed = 1;
   int threads = 0;  // 0: the run's
   bool per_class = false;
-  std::string json;  // file, "-" = standard output
+  bool probe_decoys = false;
+  int64_t extra_rows = 0;  // appended to every image
+  std::string json;        // file, "-" = standard output
   bool force = false;
 };
+
+constexpr int64_t kMaxExtraRows = 4096;
 
 constexpr const char* kExamples = R"(Examples:
   renorm eval runs/pairs --checkpoint best --per-class
   renorm eval runs/pairs --batch-statistics --sampler labels:25x2
+  renorm eval runs/pairs --probe-decoys
 )";
 
 void check(const EvalOptions& options) {
@@ -56,6 +65,13 @@ void check(const EvalOptions& options) {
     throw UsageError("--sampler has no effect without --batch-statistics");
   }
   check_threads(options.threads);
+  check_count("--extra-rows", options.extra_rows, 0, kMaxExtraRows);
+  if (options.probe_decoys && (options.batch_statistics || options.per_class || !options.json.empty() ||
+                               !options.data.empty() || options.split != "test")) {
+    throw UsageError(
+        "--probe-decoys composes images of its own and prints a table; it goes with --checkpoint, --seed and "
+        "--threads only");
+  }
   if (options.val_fraction != 0.0 && split_spec(options.data).first != "folder") {
     throw UsageError("--val-fraction is for --data folder:DIR");
   }
@@ -63,33 +79,6 @@ void check(const EvalOptions& options) {
     throw UsageError("--val-fraction must be a number from 0 to below 1");
   }
 }
-
-// Other data, standardized by the moments of the run's training images.
-class Restandardized : public data::Split {
- public:
-  Restandardized(std::shared_ptr<const data::Split> split, const data::Description& own,
-                 const data::Description& target)
-      : split_(std::move(split)) {
-    const auto column = [](const std::vector<double>& values) {
-      return torch::tensor(values, torch::kDouble).view({1, -1, 1, 1});
-    };
-    scale_ = (column(own.std) / column(target.std)).to(torch::kFloat);
-    shift_ = ((column(own.mean) - column(target.mean)) / column(target.std)).to(torch::kFloat);
-  }
-  const std::vector<int64_t>& labels() const override { return split_->labels(); }
-  int64_t pixels() const override { return split_->pixels(); }
-  bool is_slow() const override { return split_->is_slow(); }
-  data::Batch load(const std::vector<data::Draw>& draws) const override {
-    data::Batch batch = split_->load(draws);
-    batch.images = batch.images * scale_ + shift_;
-    return batch;
-  }
-
- private:
-  std::shared_ptr<const data::Split> split_;
-  torch::Tensor scale_;
-  torch::Tensor shift_;
-};
 
 struct Examined {
   std::string spec;
@@ -141,10 +130,12 @@ Examined examined(const train::OpenedRun& run, const EvalOptions& options, const
   const data::Description& about = other.description;
   check_fits(about, own);
   check_same_names(about, own);
-  if (about.mean == own.mean && about.std == own.std) {
-    return {about.spec, about.classes, split_of(other, options)};
+  std::shared_ptr<const data::Split> split = split_of(other, options);
+  if (about.mean != own.mean || about.std != own.std) {
+    split = restandardized(split, about, own);
   }
-  return {about.spec, about.classes, std::make_shared<Restandardized>(split_of(other, options), about, own)};
+  if (options.extra_rows > 0) split = lengthened(split, options.extra_rows);
+  return {about.spec, about.classes, split};
 }
 
 data::SamplerSpec sampler_of(const EvalOptions& options) {
@@ -199,6 +190,7 @@ void print_scores(const train::OpenedRun& run, const Examined& data, const Score
       "{}, step {}: {} images of the {} split of {}{}\n", printable(options.run), run.state.step,
       scores.averaged.images, options.split, printable(data.spec),
       scores.averaged.skipped == 0 ? "" : fmt::format("; {} more are unreadable", scores.averaged.skipped));
+  if (options.extra_rows > 0) fmt::print("each image with {} more rows\n", options.extra_rows);
   if (options.batch_statistics) {
     fmt::print("each minibatch ({}) normalized with its own statistics\n", sampler_text(run, options));
   }
@@ -240,12 +232,35 @@ record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, 
   result.raw = {scores.raw.accuracy(), scores.raw.loss};
   result.batch_statistics = options.batch_statistics;
   if (options.batch_statistics) result.sampler = sampler_text(run, options);
+  if (options.extra_rows > 0) result.extra_rows = options.extra_rows;
   for (size_t label = 0; label < data.classes.size(); ++label) {
     result.per_class.push_back({data.classes[label], scores.averaged.class_images[label],
                                 scores.averaged.class_correct[label],
                                 class_accuracy(scores.averaged, label)});
   }
   return result;
+}
+
+void print_recall(train::OpenedRun& run, const Examined& data, const EvalOptions& options) {
+  if (options.batch_statistics || options.per_class || !options.json.empty() || options.split != "test") {
+    throw UsageError(
+        "a run with --objective metric is evaluated by recall on its unseen classes; leave out --split, "
+        "--batch-statistics, --per-class and --json");
+  }
+  auto& net = dynamic_cast<models::MetricNet&>(*run.model);
+  const train::Recall raw = train::recall_of(net, *data.split);
+  fmt::print("{}, step {}: {} images of unseen classes of {}\n\n", printable(options.run), run.state.step,
+             raw.images, printable(data.spec));
+  std::vector<std::vector<std::string>> rows = {{"", "recall@1", "recall@5"}};
+  const auto add = [&rows](const char* name, const train::Recall& recall) {
+    rows.push_back({name, shortest(recall.at_1) + " %", shortest(recall.at_5) + " %"});
+  };
+  if (run.average != nullptr) {
+    const train::WeightAverage::Applied applied(*run.average);
+    add("averaged weights", train::recall_of(net, *data.split));
+  }
+  add(run.average != nullptr ? "raw weights" : "weights", raw);
+  fmt::print("{}", aligned_table(rows));
 }
 
 bool is_eval_result(const std::string& text) {
@@ -269,9 +284,15 @@ void run(const EvalOptions& options) {
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
   for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
+  if (options.probe_decoys) return print_decoy_probe(run, options.run, options.seed, open);
+  if (options.extra_rows > 0 && split_spec(run.state.config.model).first != "lstm") {
+    throw UsageError(fmt::format("--extra-rows needs a model that reads rows, lstm; the run has {}",
+                                 printable(run.state.config.model)));
+  }
   if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);
   progress.show("evaluating");
+  if (run.state.config.objective == train::Objective::kMetric) return print_recall(run, data, options);
   const Scores scores = score(run, data, options);
   progress.clear();
   if (!to_output) {
@@ -325,6 +346,13 @@ Command add_eval(CLI::App& program) {
   app->add_option("--json", options->json, "also write the figures to this file; -: print only them")
       ->type_name("FILE");
   app->add_flag("--force", options->force, "let --json replace a file that is no output of 'renorm eval'");
+  app->add_option("--extra-rows", options->extra_rows,
+                  "rows of background below every image, for sequences longer than in training; lstm only")
+      ->type_name("N");
+  app->add_flag(
+      "--probe-decoys", options->probe_decoys,
+      "instead: of images with two characters (strokes:...,decoy=P), how often the model prefers their "
+      "own class to the decoy's, by what else is in the minibatch");
   add_batch_statistics(app, options.get());
   app->footer(kExamples + ("\n" + exit_codes_text()));
   return {app, [options] { run(*options); }};

@@ -24,7 +24,7 @@
 #include "cli/stop_signals.h"
 #include "cli/terminal.h"
 #include "dist/launch.h"
-#include "experiments/paper.h"
+#include "experiments/kinds.h"
 #include "record/results.h"
 
 namespace renorm::cli {
@@ -36,8 +36,10 @@ constexpr int kMaxColumns = 120;
 constexpr int kMinColumns = 40;
 constexpr int kBar = 24;
 constexpr size_t kVerdictWidth = 15;
+constexpr size_t kColumns = 6;  // of the table, without further measures
 
 struct ReproduceOptions {
+  std::string name = experiments::paper().name;
   experiments::ExperimentOptions experiment;
   bool quick = false;
   std::string arms;
@@ -159,10 +161,25 @@ std::string paper(const record::PaperFigures& figures) {
   return text;
 }
 
+// Columns that have a heading only.
+void drop_empty_columns(std::vector<std::vector<std::string>>* rows) {
+  for (size_t column = rows->front().size(); column-- > 1;) {
+    const bool is_empty = std::all_of(rows->begin() + 1, rows->end(), [&](const auto& row) {
+      return row[column].empty() || row[column] == "-";
+    });
+    if (!is_empty) continue;
+    for (auto& row : *rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+  }
+}
+
 // One row per arm, beside the figures of the paper.
 std::string results_table(const record::Results& results) {
-  std::vector<std::vector<std::string>> rows = {
-      {"arm", "test %", "training set %", "batch statistics %", "steps to reference", "paper %"}};
+  std::vector<std::vector<std::string>> rows = {{"arm", results.measure.value_or("test") + " %",
+                                                 "training set %", "batch statistics %", "steps to reference",
+                                                 "paper %"}};
+  for (const record::NamedMeasure& other : results.arms.front().others) {
+    rows[0].push_back(printable(other.name) + " %");
+  }
   const bool has_reference =
       std::any_of(results.arms.begin(), results.arms.end(), [&](const record::Arm& arm) {
         return arm.name == results.reference && !arm.test_accuracy.values.empty();
@@ -170,8 +187,20 @@ std::string results_table(const record::Results& results) {
   for (const record::Arm& arm : results.arms) {
     rows.push_back({printable(arm.name), percent(arm.test_accuracy), percent(arm.train_accuracy),
                     percent(arm.batch_statistics_accuracy), steps(arm, has_reference), paper(arm.paper)});
+    rows.back().resize(rows[0].size());
+    for (size_t i = 0; i < std::min(arm.others.size(), rows[0].size() - kColumns); ++i) {
+      rows.back()[kColumns + i] = percent(arm.others[i].measure);
+    }
   }
+  drop_empty_columns(&rows);
   return aligned_table(rows);
+}
+
+std::string heading_of(const record::Results& results, bool in_paper) {
+  if (in_paper) return "claims of the paper\n";
+  const bool has_both = std::any_of(results.claims.begin(), results.claims.end(),
+                                    [](const record::Claim& claim) { return claim.in_paper; });
+  return has_both ? "\nthe same with a stronger bias, not in the paper\n" : "claims, not of the paper\n";
 }
 
 // One paragraph per claim: verdict, text, evidence. "" if there are none.
@@ -183,8 +212,7 @@ std::string claims_text(const record::Results& results, int columns) {
     bool first = true;
     for (const record::Claim& claim : results.claims) {
       if (claim.in_paper != in_paper) continue;
-      if (first)
-        text += in_paper ? "claims of the paper\n" : "\nthe same with a stronger bias, not in the paper\n";
+      if (first) text += heading_of(results, in_paper);
       first = false;
       text += fmt::format("{:<{}}{}\n{}{}\n", claim.verdict, kVerdictWidth,
                           wrapped(claim.text, kVerdictWidth, kVerdictWidth, width), blanks,
@@ -196,7 +224,9 @@ std::string claims_text(const record::Results& results, int columns) {
 
 std::string folder_of(const ReproduceOptions& options) {
   if (!options.out.empty()) return options.out;
-  return options.experiment.full ? "runs/reproduce-full" : "runs/reproduce-quick";
+  const bool is_default = options.name == experiments::paper().name;
+  return fmt::format("runs/reproduce-{}{}", is_default ? "" : options.name + "-",
+                     options.experiment.full ? "full" : "quick");
 }
 
 void check(const ReproduceOptions& options) {
@@ -212,7 +242,9 @@ void check(const ReproduceOptions& options) {
 void print_results(const record::Results& results, const std::string& folder, const std::string& report) {
   const int columns = std::clamp(terminal_columns(STDOUT_FILENO, kDefaultColumns), kMinColumns, kMaxColumns);
   fmt::print("{}\n\n{}\n", results.title, results_table(results));
-  fmt::print("paper %: Inception-v3 on ImageNet; test / training set / batch statistics, where given\n\n");
+  if (results.name == "quick" || results.name == "full") {
+    fmt::print("paper %: Inception-v3 on ImageNet; test / training set / batch statistics, where given\n\n");
+  }
   const std::string claims = claims_text(results, columns);
   if (!claims.empty()) fmt::print("{}\n", claims);
   fmt::print("figures        {}/{}\n", printable(folder), experiments::kResultsFile);
@@ -227,7 +259,8 @@ void run(ReproduceOptions options) {
   }
   if (!options.arms.empty()) options.experiment.arms = split(options.arms, ',');
   experiments::ReproduceRequest request;
-  request.experiment = experiments::paper_experiment(options.experiment);
+  request.experiment =
+      experiments::make_experiment(experiments::experiment_named(options.name), options.experiment);
   request.folder = folder_of(options);
   request.jobs =
       options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -248,36 +281,44 @@ void run(ReproduceOptions options) {
 }
 
 std::string footer() {
+  std::string names;
+  for (const experiments::ExperimentKind& kind : experiments::experiment_kinds()) {
+    names += fmt::format("  {:<12}{}\n", kind.name, kind.summary);
+  }
   const std::vector<std::string> arms = experiments::arm_names(experiments::paper());
   return fmt::format(
-      "Arms: {}.\n\n"
+      "Experiments:\n{}\n"
+      "Arms of 'paper': {}. An unknown name after --arms lists those of another experiment.\n\n"
       "Examples:\n"
       "  renorm reproduce --quick\n"
       "  renorm reproduce --full --out runs/full\n"
+      "  renorm reproduce bias\n"
       "  renorm reproduce --arms {},{} --data cifar10:/data/cifar-10-batches-bin\n\n"
       "The same command continues an experiment that was stopped or killed; finished runs are not repeated. "
       "More arms or seeds in the same folder are added to it.\n\n{}",
-      fmt::join(arms, ", "), arms.front(), arms.back(), exit_codes_text());
+      names, fmt::join(arms, ", "), arms.front(), arms.back(), exit_codes_text());
 }
 
 }  // namespace
 
 Command add_reproduce(CLI::App& program) {
   CLI::App* app =
-      program.add_subcommand("reproduce", "Run the paper's experiments and compare with its figures");
+      program.add_subcommand("reproduce", "Run the paper's experiments, or others, and judge their claims");
   const auto options = std::make_shared<ReproduceOptions>();
   experiments::ExperimentOptions& experiment = options->experiment;
+  app->add_option("NAME", options->name, "the experiment [paper]");
   app->add_flag("--quick", options->quick, "one seed, a few minutes; the default");
-  app->add_flag("--full", experiment.full, "three seeds, more data, longer runs; about an hour on two cores");
-  app->add_option("--seeds", experiment.seeds, "seeds per arm; 0: one, or three with --full")->type_name("N");
-  app->add_option("--steps", experiment.steps, "steps per run; 0: 1300, or 4000 with --full")->type_name("N");
+  app->add_flag("--full", experiment.full, "several seeds and longer runs; about an hour on two cores");
+  app->add_option("--seeds", experiment.seeds, "seeds per arm; 0: one, or with --full 5 ('paper') or 3")
+      ->type_name("N");
+  app->add_option("--steps", experiment.steps, "steps per run; 0: what the experiment has")->type_name("N");
   app->add_option("--arms", options->arms, "comma-separated names of arms [all]")->type_name("LIST");
   app->add_option("--jobs", options->jobs, "runs in parallel, one thread each; 0: one per CPU")
       ->type_name("N");
-  app->add_option("--out", options->out, "folder [runs/reproduce-quick or runs/reproduce-full]")
+  app->add_option("--out", options->out, "folder [runs/reproduce-quick, -full or -NAME-quick]")
       ->type_name("DIR");
-  app->add_option("--data", experiment.data, "data, as in 'renorm train' [strokes]")->type_name("SPEC");
-  app->add_option("--model", experiment.model, "model, as in 'renorm train' [convnet]")->type_name("SPEC");
+  app->add_option("--data", experiment.data, "data of all arms, as in 'renorm train'")->type_name("SPEC");
+  app->add_option("--model", experiment.model, "model of all arms, as in 'renorm train'")->type_name("SPEC");
   app->add_flag("--json", options->json, "print results.json instead of the table");
   app->footer(footer());
   return {app, [options] { run(*options); }};

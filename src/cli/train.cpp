@@ -113,8 +113,9 @@ void check_specs(const train::Config& config) {
 
 void print_result(const train::RunResult& result, const std::string& folder, bool averages) {
   const std::string dir = printable(folder);
+  const std::string what = result.last.recall_at_5 ? "recall@1" : result.last.split + " accuracy";
   fmt::print(
-      "{} accuracy  {} %{}\n", result.last.split, shortest(result.last.averaged.accuracy),
+      "{:<13}  {} %{}\n", what, shortest(result.last.averaged.accuracy),
       averages ? fmt::format(" with averaged weights, {} % with raw ones", shortest(result.last.raw.accuracy))
                : "");
   fmt::print("best           {} % at step {}\n", shortest(result.best_accuracy), result.best_step);

@@ -10,19 +10,29 @@ namespace renorm::data {
 StrokeOverlay::StrokeOverlay(const StrokesOptions& options, ByteImages characters)
     : options_(options), characters_(std::move(characters)) {}
 
-void StrokeOverlay::paint(int64_t index, RandomStream& stream, uint8_t* pixels) const {
-  const int64_t per_class = characters_.size() / options_.classes;
-  const uint8_t* character = characters_.image(index);
-  const double ink = stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude);
-  const uint8_t* decoy = character;
-  double decoy_ink = 0.0;
+Composition StrokeOverlay::compose(int64_t index, RandomStream& stream) const {
+  const auto amplitude = [&] { return stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude); };
+  Composition composition;
+  composition.character = index;
+  composition.ink = amplitude();
   if (stream.uniform() < options_.decoy) {
-    const int64_t other = (index / per_class + 1 + stream.below(options_.classes - 1)) % options_.classes;
-    decoy = characters_.image(other * per_class + stream.below(per_class));
-    decoy_ink = options_.decoy_ink * stream.uniform(1.0 - options_.amplitude, 1.0 + options_.amplitude);
+    const int64_t other = (index / per_class() + 1 + stream.below(options_.classes - 1)) % options_.classes;
+    composition.decoy = other * per_class() + stream.below(per_class());
+    composition.decoy_ink = options_.decoy_ink * amplitude();
   }
+  return composition;
+}
+
+void StrokeOverlay::paint(int64_t index, RandomStream& stream, uint8_t* pixels) const {
+  draw(compose(index, stream), stream, pixels);
+}
+
+void StrokeOverlay::draw(const Composition& composition, RandomStream& stream, uint8_t* pixels) const {
+  const uint8_t* character = characters_.image(composition.character);
+  const uint8_t* decoy = characters_.image(composition.decoy.value_or(composition.character));
   for (int64_t i = 0; i < characters_.image_bytes(); ++i) {
-    double value = std::max(ink * ink_of_byte(character[i]), decoy_ink * ink_of_byte(decoy[i]));
+    double value =
+        std::max(composition.ink * ink_of_byte(character[i]), composition.decoy_ink * ink_of_byte(decoy[i]));
     if (options_.noise > 0.0) value += options_.noise * stream.normal();
     pixels[i] = to_byte(value);
   }

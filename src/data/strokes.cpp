@@ -212,14 +212,6 @@ void write_cache(const StrokesOptions& options, const ByteDataset& data, const s
   }
 }
 
-// The options of the characters that images are composed of.
-StrokesOptions characters_of(StrokesOptions options) {
-  options.noise = 0.0;
-  options.decoy = 0.0;
-  options.amplitude = 0.0;
-  return options;
-}
-
 ByteDataset composed(const StrokesOptions& options, ByteDataset characters) {
   const auto train = std::make_shared<StrokeOverlay>(options, std::move(characters.train));
   ByteDataset data;
@@ -235,6 +227,13 @@ ByteDataset composed(const StrokesOptions& options, ByteDataset characters) {
 }
 
 }  // namespace
+
+StrokesOptions characters_of(StrokesOptions options) {
+  options.noise = 0.0;
+  options.decoy = 0.0;
+  options.amplitude = 0.0;
+  return options;
+}
 
 StrokesOptions parse_strokes(const std::string& text) {
   StrokesOptions options;

@@ -44,6 +44,9 @@ std::string to_spec(const StrokesOptions& options);
 // "strokes[:classes=200,...]" with every key and its default.
 std::string strokes_usage();
 
+// The options of the characters that images are composed of.
+StrokesOptions characters_of(StrokesOptions options);
+
 // Calls progress(done, total), in images, on the calling thread now and then. The result does not depend on
 // `threads`.
 ByteDataset generate_strokes(const StrokesOptions& options, int threads,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,11 +17,11 @@ using record::Claim;
 using record::Measure;
 using record::Results;
 
-// The 97.5 % quantile of Student's t for any number of degrees of at least 1: exact for 1 to 4, linear
+// The 97.5 % quantile of Student's t for any number of degrees of at least 1: exact for 1 to 5, linear
 // between them in 1 / degrees, then the expansion in 1 / degrees (Abramowitz and Stegun 26.7.5).
 double student_quantile(double degrees) {
-  constexpr double kExact[] = {12.706, 4.303, 3.182, 2.776};
-  if (degrees < 4.0) {
+  constexpr double kExact[] = {12.706, 4.303, 3.182, 2.776, 2.571};
+  if (degrees < 5.0) {
     const auto below = static_cast<size_t>(std::max(1.0, std::floor(degrees)));
     const double low = 1.0 / static_cast<double>(below), high = 1.0 / static_cast<double>(below + 1);
     const double share = (low - 1.0 / std::max(1.0, degrees)) / (low - high);
@@ -35,14 +36,8 @@ double student_quantile(double degrees) {
   return kNormal + first / degrees + second / (degrees * degrees) + third / (degrees * degrees * degrees);
 }
 
-// How far the difference of two means can be from what was measured: Welch's interval of 95 %, which allows
-// different spreads. Without two seeds of each, what the size of the test set gives.
-double half_width(const Measure& a, const Measure& b, int64_t test_images) {
-  if (a.values.size() < 2 || b.values.size() < 2) {
-    const auto images = static_cast<double>(test_images);
-    const auto variance = [images](double percent) { return percent * (100.0 - percent) / images; };
-    return 1.96 * std::sqrt(variance(a.mean) + variance(b.mean));
-  }
+// Allows different spreads, and knows nothing of seeds that belong together.
+double welch_half_width(const Measure& a, const Measure& b) {
   const auto share = [](const Measure& measure) {
     return measure.spread * measure.spread / static_cast<double>(measure.values.size());
   };
@@ -53,6 +48,16 @@ double half_width(const Measure& a, const Measure& b, int64_t test_images) {
   if (both == 0.0) return 0.0;
   const double freedom = both * both / (share(a) * share(a) / degrees(a) + share(b) * share(b) / degrees(b));
   return student_quantile(freedom) * std::sqrt(both);
+}
+
+double student_half_width(const Measure& measure) {
+  const auto count = static_cast<double>(measure.values.size());
+  return student_quantile(count - 1.0) * measure.spread / std::sqrt(count);
+}
+
+// Of an accuracy in percent, from the size of the test set.
+double sampling_variance(double percent, int64_t images) {
+  return percent * (100.0 - percent) / static_cast<double>(images);
 }
 
 std::string described(const Measure& measure) {
@@ -113,6 +118,8 @@ class Judge {
         return difference(plan);
       case ClaimPlan::Kind::kFaster:
         return faster(plan);
+      case ClaimPlan::Kind::kFalls:
+        return falls(plan);
       case ClaimPlan::Kind::kClipping:
         return clipping(plan);
     }
@@ -134,6 +141,9 @@ class Judge {
         return {arm, part(arm->train_accuracy), subject.arm + " on its training set"};
       case Subject::Measure::kBatchStatistics:
         return {arm, part(arm->batch_statistics_accuracy), subject.arm + " with batch statistics"};
+      case Subject::Measure::kLonger:
+        return {arm, arm->extra_rows && !arm->others.empty() ? &arm->others.back().measure : nullptr,
+                subject.arm + " on longer sequences"};
       case Subject::Measure::kTest:
         break;
     }
@@ -152,27 +162,96 @@ class Judge {
     return "";
   }
 
-  void difference(const ClaimPlan& plan) {
-    const Found a = find(plan.a), b = find(plan.b);
-    if (a.measure == nullptr || b.measure == nullptr) return;
-    if (!complete(*a.arm) || !complete(*b.arm)) return unfinished(plan);
-    const double apart = a.measure->mean - b.measure->mean;
-    const double half = half_width(*a.measure, *b.measure, results_.test_images);
-    std::string verdict = record::kNotResolved;
-    if (apart - half > plan.above && apart + half < plan.below) verdict = record::kHolds;
-    if (apart + half < plan.above || apart - half > plan.below) verdict = record::kDoesNotHold;
-    const std::string reason = moot(plan);
-    if (!reason.empty()) verdict = record::kNotResolved;
-    add(plan, verdict,
-        fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}{}{}", a.words, described(*a.measure), b.words,
-                    described(*b.measure), apart, half, reason.empty() ? "" : "; ", reason));
+  // Where an interval lies.
+  static std::string verdict_of(const record::Difference& found, double above, double below) {
+    const double low = found.mean - found.half_width, high = found.mean + found.half_width;
+    if (low > above && high < below) return record::kHolds;
+    return high < above || low > below ? record::kDoesNotHold : record::kNotResolved;
   }
 
+  void difference(const ClaimPlan& plan) {
+    const Found a = find(plan.a), b = find(plan.b), of = find(plan.of);
+    const bool shares = plan.share > 0.0;
+    if (a.measure == nullptr || b.measure == nullptr || (shares && of.measure == nullptr)) return;
+    if (!complete(*a.arm) || !complete(*b.arm) || (shares && !complete(*of.arm))) return unfinished(plan);
+    const record::Difference apart = sum_of({{&a, 1.0}, {&b, -1.0}});
+    record::Difference judged = apart;
+    std::string evidence =
+        fmt::format("{} {}, {} {}: difference {:+.1f} +- {:.1f}", a.words, described(*a.measure), b.words,
+                    described(*b.measure), apart.mean, apart.half_width);
+    if (shares) {
+      judged = sum_of({{&a, 1.0}, {&b, plan.share - 1.0}, {&of, -plan.share}});
+      evidence +=
+          fmt::format(" of a loss of {:.1f}, {:+.1f} +- {:.1f} from {:.0f} % of it",
+                      of.measure->mean - b.measure->mean, judged.mean, judged.half_width, 100.0 * plan.share);
+    }
+    std::string verdict = verdict_of(judged, plan.above, plan.below);
+    const std::string reason = moot(plan);
+    if (!reason.empty()) {
+      verdict = record::kNotResolved;
+      evidence += "; " + reason;
+    }
+    add(plan, verdict, evidence);
+    claims_.back().difference = judged;
+  }
+
+  // A measure with its factor in a sum.
+  struct Term {
+    const Found* found;
+    double factor;
+  };
+
+  // Arms of the same seed share data, initial weights and all randomness that they can share, so they are
+  // compared seed by seed. Without two seeds in common, the means are compared, with the interval that the
+  // sizes of the test sets give.
+  record::Difference sum_of(const std::vector<Term>& terms) const {
+    record::Difference result;
+    const auto has_seeds = [](const Term& term) { return term.found->measure->values.size() > 1; };
+    if (terms.size() == 2 && has_seeds(terms[0]) && has_seeds(terms[1])) {
+      result.welch = welch_half_width(*terms[0].found->measure, *terms[1].found->measure);
+    }
+    const Measure by_seed = record::measure_of(sums_by_seed(terms));
+    if (by_seed.values.size() > 1) {
+      result.mean = by_seed.mean;
+      result.half_width = student_half_width(by_seed);
+      return result;
+    }
+    double variance = 0.0;
+    for (const Term& term : terms) {
+      const double mean = term.found->measure->mean;
+      result.mean += term.factor * mean;
+      variance += term.factor * term.factor * sampling_variance(mean, images_of(*term.found->arm));
+    }
+    result.half_width = 1.96 * std::sqrt(variance);
+    return result;
+  }
+
+  // Of the seeds that all have. The arms are finished.
+  static std::vector<double> sums_by_seed(const std::vector<Term>& terms) {
+    std::map<uint64_t, std::pair<size_t, double>> sums;  // by seed: the number of terms, their sum
+    for (const Term& term : terms) {
+      const std::vector<double>& values = term.found->measure->values;
+      for (size_t i = 0; i < std::min(values.size(), term.found->arm->runs.size()); ++i) {
+        auto& [count, sum] = sums[term.found->arm->runs[i].seed];
+        ++count;
+        sum += term.factor * values[i];
+      }
+    }
+    std::vector<double> complete;
+    for (const auto& entry : sums) {
+      if (entry.second.first == terms.size()) complete.push_back(entry.second.second);
+    }
+    return complete;
+  }
+
+  int64_t images_of(const Arm& arm) const { return arm.test_images.value_or(results_.test_images); }
+
   void faster(const ClaimPlan& plan);
+  void falls(const ClaimPlan& plan);
   void clipping(const ClaimPlan& plan);
 
   void add(const ClaimPlan& plan, const std::string& verdict, const std::string& evidence) {
-    claims_.push_back({plan.text, verdict, evidence, plan.in_paper});
+    claims_.push_back({plan.text, verdict, evidence, plan.in_paper, std::nullopt});
   }
   void unfinished(const ClaimPlan& plan) { add(plan, record::kNotResolved, kUnfinished); }
 
@@ -210,6 +289,32 @@ void Judge::faster(const ClaimPlan& plan) {
   add(plan, verdict, evidence);
 }
 
+void Judge::falls(const ClaimPlan& plan) {
+  const Arm* arm = arm_named(plan.a.arm);
+  if (arm == nullptr) return;
+  if (!complete(*arm)) return unfinished(plan);
+  std::vector<double> peaks, falls;
+  for (size_t seed = 0; seed < arm->test_accuracy.values.size(); ++seed) {
+    double peak = arm->test_accuracy.values[seed];
+    for (const record::CurvePoint& point : arm->curve) {
+      if (seed < point.values.size()) peak = std::max(peak, point.values[seed]);
+    }
+    peaks.push_back(peak);
+    falls.push_back(peak - arm->test_accuracy.values[seed]);
+  }
+  const Measure peak = record::measure_of(peaks), fall = record::measure_of(falls);
+  record::Difference found;
+  found.mean = fall.mean;
+  found.half_width = falls.size() > 1
+                         ? student_half_width(fall)
+                         : 1.96 * std::sqrt(sampling_variance(peak.mean, images_of(*arm)) +
+                                            sampling_variance(arm->test_accuracy.mean, images_of(*arm)));
+  add(plan, verdict_of(found, plan.above, plan.below),
+      fmt::format("{} {} at its best evaluation, {} at the end: {:.1f} +- {:.1f} lower", plan.a.arm,
+                  described(peak), described(arm->test_accuracy), found.mean, found.half_width));
+  claims_.back().difference = found;
+}
+
 void Judge::clipping(const ClaimPlan& plan) {
   double max_r = 0.0, max_d = 0.0;
   size_t found = 0;
@@ -235,7 +340,7 @@ std::string test_text(const std::vector<ClaimPlan>& plans, const Results& result
                                      [](const Arm& arm) { return arm.test_accuracy.values.size() > 1; });
   std::string text =
       has_seeds
-          ? "Differences carry Welch's 95 % interval over the seeds."
+          ? "Differences are taken seed by seed and carry Student's 95 % interval over the seeds."
           : "With one seed, differences carry the 95 % interval that the size of the test set gives; how "
             "much seeds differ is not in it.";
   text +=

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "data/dataset_kinds.h"
 #include "data/sampler.h"
-#include "experiments/paper.h"
+#include "experiments/kinds.h"
 #include "train/settings.h"
 
 namespace renorm::experiments {
@@ -20,23 +20,20 @@ namespace {
 constexpr int64_t kMaxSeeds = 1000;
 constexpr int64_t kLogRecords = 50;  // per run
 
-// The settings that all arms share. The schedules of learning rate and clip are fractions of the run.
-train::Config base_config(const ExperimentKind& kind, const ExperimentSize& size,
-                          const ExperimentOptions& options) {
-  train::Config config = kind.base;
-  config.data = !options.data.empty() ? options.data : size.data;
-  config.model = !options.model.empty() ? options.model : size.model;
-  config.steps = options.steps > 0 ? options.steps : size.steps;
+// The schedules of learning rate and clip are fractions of the run.
+Base base_of(const Recipe& recipe, size_t size, const ExperimentOptions& options) {
+  const Length& length = recipe.lengths.at(size);
+  train::Config config = recipe.settings;
+  config.data = !options.data.empty() ? options.data : length.data;
+  config.model = !options.model.empty() ? options.model : length.model;
+  config.steps = options.steps > 0 ? options.steps : length.steps;
+  config.warmup = config.warmup * config.steps / length.steps;
+  if (config.model != length.model) config.norm_bias = 0.0;  // it belongs to the recipe's net
   config.threads = 1;
   config.log_every = std::max<int64_t>(1, config.steps / kLogRecords);
-  config.eval_every = std::max<int64_t>(1, config.steps / size.evaluations);
+  config.eval_every = std::max<int64_t>(1, config.steps / length.evaluations);
   config.keep = 1;
-  return config;
-}
-
-const ExperimentSize& size_named(const ExperimentKind& kind, const std::string& name) {
-  return *std::find_if(kind.sizes.begin(), kind.sizes.end(),
-                       [&](const ExperimentSize& size) { return size.name == name; });
+  return {config, data::label_count(config.data, {})};
 }
 
 void keep_named(const std::vector<std::string>& names, const std::vector<std::string>& known,
@@ -64,11 +61,64 @@ void check_images(const Arm& arm) {
   check(arm.batch_statistics_sampler, "test", sizes.test_per_label);
 }
 
+// Names the data and the net of figures whose arms have others than the experiment.
+void name_recipes(Experiment* experiment) {
+  for (record::Figure& figure : experiment->figures) {
+    for (const Arm& arm : experiment->arms) {
+      if (arm.figure != figure.id) continue;
+      if (arm.config.data != experiment->data) figure.data = arm.config.data;
+      if (arm.config.model != experiment->model) figure.model = arm.config.model;
+    }
+  }
+}
+
+// Data, net and length of an arm in results.
+struct Origin {
+  std::string data;
+  std::string model;
+  int64_t steps = 0;
+};
+
+Origin origin_of(const record::Arm& arm, const record::Results& results) {
+  Origin origin = {results.data, results.model, arm.steps};
+  for (const record::Figure& figure : results.figures) {
+    if (figure.id != arm.figure) continue;
+    origin.data = figure.data.value_or(origin.data);
+    origin.model = figure.model.value_or(origin.model);
+  }
+  return origin;
+}
+
+// What an option has changed in all arms: of the first arm that differs from its usual origin; nullopt if
+// none does.
+template <typename Field>
+std::optional<Field> changed(const record::Results& results, const record::Results& usual,
+                             Field Origin::*field) {
+  for (const record::Arm& arm : results.arms) {
+    for (const record::Arm& other : usual.arms) {
+      if (other.name != arm.name) continue;
+      const Origin ours = origin_of(arm, results);
+      if (ours.*field != origin_of(other, usual).*field) return ours.*field;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 const std::vector<ExperimentKind>& experiment_kinds() {
-  static const std::vector<ExperimentKind> kinds = {paper()};
+  static const std::vector<ExperimentKind> kinds = {paper(),    bias(),   batch_size(),
+                                                    settings(), metric(), recurrent()};
   return kinds;
+}
+
+const ExperimentKind& experiment_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ExperimentKind& kind : experiment_kinds()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  throw UsageError(unknown_name("experiment", name, names));
 }
 
 const ExperimentKind* find_experiment(const std::string& results_name) {
@@ -82,7 +132,7 @@ const ExperimentKind* find_experiment(const std::string& results_name) {
 
 std::vector<std::string> arm_names(const ExperimentKind& kind) {
   std::vector<std::string> names;
-  for (const Arm& arm : kind.arms({}, 0)) names.push_back(arm.name);
+  for (const Arm& arm : kind.arms(std::vector<Base>(kind.recipes.size()))) names.push_back(arm.name);
   return names;
 }
 
@@ -94,21 +144,26 @@ Experiment make_experiment(const ExperimentKind& kind, const ExperimentOptions& 
   if (options.steps < 0) {
     throw UsageError(fmt::format("--steps must be a whole number of at least 1, got {}", options.steps));
   }
-  const ExperimentSize& size = options.full ? kind.sizes.back() : kind.sizes.front();
-  const train::Config base = base_config(kind, size, options);
-  const int64_t labels = data::label_count(base.data, {});
+  const size_t size = options.full ? kind.sizes.size() - 1 : 0;
+  std::vector<Base> bases;
+  for (const Recipe& recipe : kind.recipes) bases.push_back(base_of(recipe, size, options));
   Experiment experiment;
-  experiment.name = size.name;
+  experiment.name = kind.sizes[size].name;
   experiment.title = kind.title;
+  experiment.measure = kind.measure;
   experiment.reference = kind.reference;
-  experiment.figures = kind.figures(labels);
-  experiment.arms = kind.arms(base, labels);
+  experiment.data = bases.front().config.data;
+  experiment.model = bases.front().config.model;
+  experiment.steps = bases.front().config.steps;
+  experiment.figures = kind.figures(bases);
+  experiment.arms = kind.arms(bases);
+  name_recipes(&experiment);
   keep_named(options.arms, arm_names(kind), &experiment.arms);
   for (const Arm& arm : experiment.arms) {
     train::check(arm.config);
     check_images(arm);
   }
-  const int64_t seeds = options.seeds > 0 ? options.seeds : size.seeds;
+  const int64_t seeds = options.seeds > 0 ? options.seeds : kind.sizes[size].seeds;
   for (int64_t seed = 1; seed <= seeds; ++seed) experiment.seeds.push_back(static_cast<uint64_t>(seed));
   return experiment;
 }
@@ -131,8 +186,10 @@ std::vector<std::string> flags_of(const train::Config& config) {
 std::string command_of(const record::Results& results) {
   const ExperimentKind* kind = find_experiment(results.name);
   if (kind == nullptr) return results.command;
-  const ExperimentSize& usual = size_named(*kind, results.name);
-  std::string command = fmt::format("{} --{}", kind->command, results.name);
+  ExperimentOptions options;
+  options.full = kind->sizes.back().name == results.name;
+  const record::Results usual = blank_results(make_experiment(*kind, options));
+  std::string command = fmt::format("{} --{}", kind->command, options.full ? "full" : "quick");
   const auto add = [&command](const char* flag, const std::string& value) {
     command += fmt::format(" {} {}", flag, shell_quoted(value));
   };
@@ -142,23 +199,23 @@ std::string command_of(const record::Results& results) {
     names.push_back(arm.name);
     seeds = std::max(seeds, arm.runs.size());
   }
-  if (static_cast<int64_t>(seeds) != usual.seeds) add("--seeds", fmt::format("{}", seeds));
-  if (results.steps != usual.steps) add("--steps", fmt::format("{}", results.steps));
+  if (seeds != usual.seeds.size()) add("--seeds", fmt::format("{}", seeds));
+  if (const auto steps = changed(results, usual, &Origin::steps)) add("--steps", fmt::format("{}", *steps));
   if (names != arm_names(*kind)) add("--arms", fmt::format("{}", fmt::join(names, ",")));
-  if (results.data != usual.data) add("--data", results.data);
-  if (results.model != usual.model) add("--model", results.model);
+  if (const auto data = changed(results, usual, &Origin::data)) add("--data", *data);
+  if (const auto model = changed(results, usual, &Origin::model)) add("--model", *model);
   return command;
 }
 
 record::Results blank_results(const Experiment& experiment) {
   record::Results results;
-  const train::Config& first = experiment.arms.at(0).config;
   results.name = experiment.name;
   results.title = experiment.title;
+  results.measure = experiment.measure;
   results.reference = experiment.reference;
-  results.data = first.data;
-  results.model = first.model;
-  results.steps = first.steps;
+  results.data = experiment.data;
+  results.model = experiment.model;
+  results.steps = experiment.steps;
   results.seeds = experiment.seeds;
   for (const Arm& plan : experiment.arms) {
     record::Arm arm;
@@ -170,6 +227,10 @@ record::Results blank_results(const Experiment& experiment) {
     arm.renorm = plan.config.norm == train::NormKind::kRenorm;
     arm.steps = plan.config.steps;
     arm.paper = plan.paper;
+    if (plan.extra_rows > 0) arm.extra_rows = plan.extra_rows;
+    arm.x = plan.x;
+    arm.y = plan.y;
+    arm.series = plan.series;
     if (plan.measures_training_set) arm.train_accuracy.emplace();
     if (!plan.batch_statistics_sampler.empty()) arm.batch_statistics_accuracy.emplace();
     arm.batch_statistics_sampler = plan.batch_statistics_sampler;

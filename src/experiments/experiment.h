@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,16 @@ struct Arm {
   record::PaperFigures paper;
   bool measures_training_set = false;
   std::string batch_statistics_sampler;  // "": not measured
+  int64_t extra_rows = 0;                // of an evaluation on longer sequences; 0: none
+  // Where its figure has axes of settings; see record::Figure.
+  std::optional<record::Place> x;
+  std::optional<record::Place> y;
+  std::optional<std::string> series;
 };
 
 // A measure of an arm.
 struct Subject {
-  enum class Measure { kTest, kTrainingSet, kBatchStatistics };
+  enum class Measure { kTest, kTrainingSet, kBatchStatistics, kLonger };
   std::string arm;
   Measure measure = Measure::kTest;
 };
@@ -35,6 +41,7 @@ struct ClaimPlan {
   enum class Kind {
     kDifference,  // a - b lies between `above` and `below`, in percentage points
     kFaster,      // in every seed, a has the final accuracy of b at an earlier evaluation
+    kFalls,       // a ends more than `above` below its best evaluation, in percentage points
     kClipping,    // of all `arms`, at most max_r of r and max_d of d are clipped at the final limits
   };
   std::string text;
@@ -44,6 +51,9 @@ struct ClaimPlan {
   Subject b;
   double above = 0.0;
   double below = std::numeric_limits<double>::infinity();
+  // If above 0, a difference must be more than this share of the loss of b, measured against `of`.
+  double share = 0.0;
+  Subject of;
   // The text of an earlier claim that there is a loss. Unless that holds, there is nothing to recover and
   // this claim is not resolved.
   std::string recovers_from;
@@ -52,38 +62,62 @@ struct ClaimPlan {
   double max_d = 0.0;
 };
 
-// Default length of an experiment.
-struct ExperimentSize {
-  std::string name;  // of the results; no two experiments share one
+// Default length of a recipe's runs.
+struct Length {
   std::string data;
   std::string model;
   int64_t steps;
-  int64_t seeds;
   int64_t evaluations;  // per run
+};
+
+// What arms share: settings, data, net and length.
+struct Recipe {
+  train::Config settings;
+  std::vector<Length> lengths;  // one per size of the experiment
+};
+
+// A recipe for one run, with the number of labels of its data.
+struct Base {
+  train::Config config;
+  int64_t labels = 0;
+};
+
+struct ExperimentSize {
+  std::string name;  // of the results; no two experiments share one
+  int64_t seeds;
 };
 
 // All that distinguishes one experiment from others. Its file alone has the names of its arms.
 struct ExperimentKind {
+  std::string name;     // "paper"
   std::string command;  // "renorm reproduce"
   std::string title;
-  std::vector<ExperimentSize> sizes;  // the default first
-  std::string reference;              // name of the arm that the others are compared with
-  train::Config base;                 // settings that all arms share
-  // In their order, for data with so many labels.
-  std::vector<Arm> (*arms)(const train::Config& base, int64_t labels);
-  std::vector<record::Figure> (*figures)(int64_t labels);
+  std::string summary;                 // one line of the help text
+  std::optional<std::string> measure;  // see record::Results
+  std::vector<ExperimentSize> sizes;   // quick, full
+  std::vector<Recipe> recipes;         // the results are named after the first one's data and net
+  std::string reference;               // name of the arm that the others are compared with
+  // In their order. `bases` has the order of the recipes.
+  std::vector<Arm> (*arms)(const std::vector<Base>& bases);
+  std::vector<record::Figure> (*figures)(const std::vector<Base>& bases);
   std::vector<ClaimPlan> claims;
 };
 
 // The registry.
 const std::vector<ExperimentKind>& experiment_kinds();
+// Throws UsageError with the names that there are.
+const ExperimentKind& experiment_named(const std::string& name);
 // The experiment whose results have this name; nullptr if there is none.
 const ExperimentKind* find_experiment(const std::string& results_name);
 
 struct Experiment {
   std::string name;  // "quick", "full"
   std::string title;
+  std::optional<std::string> measure;
   std::string reference;
+  std::string data;  // of the first recipe, as the next two
+  std::string model;
+  int64_t steps = 0;
   std::vector<record::Figure> figures;
   std::vector<Arm> arms;
   std::vector<uint64_t> seeds;
@@ -92,9 +126,9 @@ struct Experiment {
 struct ExperimentOptions {
   bool full = false;              // the last size instead of the first
   int64_t seeds = 0;              // 0: as many as the size has
-  int64_t steps = 0;              // 0: as many as the size has
-  std::string data;               // "": the size's
-  std::string model;              // "": the size's
+  int64_t steps = 0;              // of all recipes; 0: as many as each has
+  std::string data;               // of all recipes; "": each its own
+  std::string model;              // as above
   std::vector<std::string> arms;  // empty: all
 };
 

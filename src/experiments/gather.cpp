@@ -98,6 +98,7 @@ RunProgress progress_from(const record::Arm& arm, const RunFolder& folder, const
   };
   progress.needs_training_set = arm.train_accuracy.has_value() && lacks(kTrainingSetFile);
   progress.needs_batch_statistics = arm.batch_statistics_accuracy.has_value() && lacks(kBatchStatisticsFile);
+  progress.needs_longer = arm.extra_rows.has_value() && lacks(kLongerFile);
   return progress;
 }
 
@@ -133,9 +134,12 @@ struct Gathered {
   std::map<int64_t, std::vector<double>> curve;
   std::vector<std::vector<record::EvaluationRecord>> evaluations;  // of each run
   std::map<int64_t, TrainingSum> training;
+  std::optional<int64_t> test_images;
   std::vector<double> test;
+  std::vector<double> recall_at_5;
   std::vector<double> training_set;
   std::vector<double> batch_statistics;
+  std::vector<double> longer;
 };
 
 void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun* run, Gathered* gathered,
@@ -151,18 +155,20 @@ void gather_run(const RunFolder& folder, const record::Arm& arm, record::ArmRun*
   }
   for (const record::EvaluationRecord& evaluation : metrics.evaluations) {
     gathered->curve[evaluation.step].push_back(evaluation.averaged.accuracy);
-    results->test_images = evaluation.images;
+    gathered->test_images = evaluation.images;
   }
   for (const record::StepRecord& step : metrics.steps) add(step, &gathered->training[step.step]);
   gathered->evaluations.push_back(metrics.evaluations);
   if (!run->finished) return;
   gathered->test.push_back(progress.accuracy);
+  if (const auto recall = metrics.evaluations.back().recall_at_5) gathered->recall_at_5.push_back(*recall);
   if (arm.train_accuracy) {
     gathered->training_set.push_back(eval_of(folder, kTrainingSetFile).value().averaged.accuracy);
   }
   if (arm.batch_statistics_accuracy) {
     gathered->batch_statistics.push_back(eval_of(folder, kBatchStatisticsFile).value().averaged.accuracy);
   }
+  if (arm.extra_rows) gathered->longer.push_back(eval_of(folder, kLongerFile).value().averaged.accuracy);
 }
 
 Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results* results) {
@@ -171,9 +177,19 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
     gather_run(RunFolder(folder, run.folder), *arm, &run, &gathered, results);
   }
   arm->test_accuracy = record::measure_of(gathered.test);
+  arm->test_images = gathered.test_images;
+  arm->others.clear();
+  if (!gathered.recall_at_5.empty()) {
+    arm->others.push_back({"recall@5", record::measure_of(gathered.recall_at_5)});
+  }
+  if (gathered.test_images && results->test_images == 0) results->test_images = *gathered.test_images;
   if (arm->train_accuracy) arm->train_accuracy = record::measure_of(gathered.training_set);
   if (arm->batch_statistics_accuracy) {
     arm->batch_statistics_accuracy = record::measure_of(gathered.batch_statistics);
+  }
+  if (arm->extra_rows) {
+    arm->others.push_back(
+        {fmt::format("with {} more rows", *arm->extra_rows), record::measure_of(gathered.longer)});
   }
   arm->curve.clear();
   for (const auto& [step, values] : gathered.curve) {
@@ -189,14 +205,24 @@ Gathered gather_arm(const std::string& folder, record::Arm* arm, record::Results
   return gathered;
 }
 
+// The name of the arm that an arm is compared with.
+std::string reference_of(const record::Arm& arm, const record::Results& results) {
+  for (const record::Figure& figure : results.figures) {
+    if (figure.id == arm.figure) return figure.reference.value_or(results.reference);
+  }
+  return results.reference;
+}
+
 // Steps until each run first reaches the mean final accuracy of the reference arm. `gathered` has the order
 // of the arms.
 void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Results* results) {
-  const auto reference = std::find_if(results->arms.begin(), results->arms.end(),
-                                      [&](const record::Arm& arm) { return arm.name == results->reference; });
-  if (reference == results->arms.end() || reference->test_accuracy.values.empty()) return;
-  const double goal = reference->test_accuracy.mean;
   for (size_t i = 0; i < gathered.size(); ++i) {
+    record::Arm& arm = results->arms[i];
+    const std::string name = reference_of(arm, *results);
+    const auto reference = std::find_if(results->arms.begin(), results->arms.end(),
+                                        [&](const record::Arm& other) { return other.name == name; });
+    if (reference == results->arms.end() || reference->test_accuracy.values.empty()) continue;
+    const double goal = reference->test_accuracy.mean;
     std::vector<double> steps;
     for (const std::vector<record::EvaluationRecord>& run : gathered[i].evaluations) {
       const auto reached = std::find_if(run.begin(), run.end(), [&](const record::EvaluationRecord& record) {
@@ -204,7 +230,7 @@ void add_steps_to_reference(const std::vector<Gathered>& gathered, record::Resul
       });
       if (reached != run.end()) steps.push_back(static_cast<double>(reached->step));
     }
-    results->arms[i].steps_to_reference = record::measure_of(steps);
+    arm.steps_to_reference = record::measure_of(steps);
   }
 }
 
@@ -217,18 +243,6 @@ std::string end_of_path(const std::string& folder, int parts) {
     name = rest.filename() / name;
   }
   return name.empty() ? folder : name.string();
-}
-
-// As short as possible while still distinct.
-std::vector<std::string> names_of(const std::vector<std::string>& folders) {
-  constexpr int kMaxParts = 100;
-  std::vector<std::string> names;
-  for (int parts = 1; parts <= kMaxParts; ++parts) {
-    names.clear();
-    for (const std::string& folder : folders) names.push_back(end_of_path(folder, parts));
-    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
-  }
-  return names;
 }
 
 }  // namespace
@@ -261,12 +275,23 @@ bool has_runs(const std::string& folder, const record::Results& results) {
   return false;
 }
 
+std::vector<std::string> short_names(const std::vector<std::string>& folders) {
+  constexpr int kMaxParts = 100;
+  std::vector<std::string> names;
+  for (int parts = 1; parts <= kMaxParts; ++parts) {
+    names.clear();
+    for (const std::string& folder : folders) names.push_back(end_of_path(folder, parts));
+    if (std::set<std::string>(names.begin(), names.end()).size() == names.size()) break;
+  }
+  return names;
+}
+
 record::Results results_of_runs(const std::vector<std::string>& folders) {
   record::Results results;
   results.name = "runs";
   results.title = folders.size() == 1 ? "A training run" : "Training runs";
   results.figures = {{"runs", "Test accuracy", "With averaged weights, where a run keeps them.", false}};
-  const std::vector<std::string> names = names_of(folders);
+  const std::vector<std::string> names = short_names(folders);
   for (size_t i = 0; i < folders.size(); ++i) {
     const std::string& folder = folders[i];
     const train::RunPaths paths(folder);

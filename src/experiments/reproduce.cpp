@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -69,6 +70,9 @@ struct Job {
               "--json",
               file(kBatchStatisticsFile)};
     }
+    if (progress.needs_longer) {
+      return {"eval", folder, "--extra-rows", std::to_string(*arm->extra_rows), "--json", file(kLongerFile)};
+    }
     return {};
   }
 };
@@ -93,7 +97,7 @@ class Session {
   }
 
   record::Results run() {
-    make_preview();
+    prepare_data();
     watch_ = {};
     steps_before_ = steps_done();
     for (size_t i = 0; i < jobs_.size(); ++i) {
@@ -128,15 +132,22 @@ class Session {
     }
   }
 
-  // Also puts generated data into the cache before several processes need it.
-  void make_preview() {
-    const std::string log = request_.folder + "/data.log";
-    observer_.prepares(results_.data);
+  // Draws the contact sheet, and puts generated data into the cache before several processes need them.
+  void prepare_data() {
     // The folder is this process's own, but its contact sheet may be one without a mark.
     const std::string preview = fmt::format("{}/{}", request_.folder, kPreviewFile);
-    Child child({"data", results_.data, "--preview", preview, "--preview-bytes",
-                 std::to_string(kMaxPreviewBytes), "--force"},
-                log);
+    prepare({"data", results_.data, "--preview", preview, "--preview-bytes", std::to_string(kMaxPreviewBytes),
+             "--force"});
+    std::set<std::string> prepared = {results_.data};
+    for (const Arm& arm : request_.experiment.arms) {
+      if (prepared.insert(arm.config.data).second) prepare({"data", arm.config.data});
+    }
+  }
+
+  void prepare(const std::vector<std::string>& words) {
+    const std::string log = request_.folder + "/data.log";
+    observer_.prepares(words[1]);
+    Child child(words, log);
     int code = 0;
     while (!child.ended(&code)) {
       check_stop();

@@ -137,11 +137,25 @@ std::shared_ptr<Classifier> without_norms(const Blueprint& blueprint) {
   });
 }
 
+// A norm that is not part of a unit would be lost.
+void check_units(const Blueprint& blueprint, size_t units) {
+  size_t norms = 0;
+  made_from(blueprint, [&norms](int64_t /*channels*/, Activation activation) {
+    ++norms;
+    return any_norm(std::make_shared<ActivationOnlyImpl>(activation));
+  });
+  if (norms == units) return;
+  throw UsageError(
+      "the model has norms that do not follow a convolution, as lstm has; it can be exported to .safetensors "
+      "without --fold");
+}
+
 }  // namespace
 
 std::shared_ptr<Classifier> with_plain_norms(const Classifier& model, const Blueprint& blueprint) {
   const torch::NoGradGuard no_grad;
   const std::vector<ConvNormImpl*> from = conv_norms(model);
+  check_units(blueprint, from.size());
   const bool scale = !from.empty() && has_scale(*from[0]->norm.ptr());
   // Group normalization is an operator of LibTorch's own.
   if (const auto* group = group_norm_of(from)) {
@@ -163,6 +177,7 @@ std::shared_ptr<Classifier> with_plain_norms(const Classifier& model, const Blue
 std::shared_ptr<Classifier> folded(const Classifier& model, const Blueprint& blueprint) {
   const torch::NoGradGuard no_grad;
   const std::vector<ConvNormImpl*> from = conv_norms(model);
+  check_units(blueprint, from.size());
   if (group_norm_of(from) != nullptr) {
     throw UsageError("group normalization has no averages that could be folded; leave out --fold");
   }

@@ -178,6 +178,11 @@ ModelCard card_of(const train::OpenedRun& run, const std::string& weights, bool 
                   const std::string& version) {
   const train::Config& config = run.state.config;
   const data::Description& data = run.state.data;
+  if (config.objective == train::Objective::kMetric) {
+    throw UsageError(
+        "a run with --objective metric has embeddings and no classes, so it cannot be exported or used by "
+        "'renorm predict'; its weights are in the run's folder, in checkpoints/last/model.safetensors");
+  }
   ModelCard card;
   card.renorm = version;
   card.model = config.model;

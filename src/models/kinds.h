@@ -23,6 +23,7 @@ struct Entry {
 
 Entry convnet_entry();
 Entry mlp_entry();
+Entry lstm_entry();
 Entry inception_small_entry();
 Entry resnet_small_entry();
 Entry inception_v3_entry();

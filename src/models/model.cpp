@@ -15,9 +15,9 @@ namespace {
 constexpr int64_t kMaxClasses = 1000000;
 
 const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {mlp_entry(),          convnet_entry(),      inception_small_entry(),
-                                         resnet_small_entry(), inception_v3_entry(), resnet18_entry(),
-                                         resnet50_entry()};
+  static const std::vector<Entry> all = {
+      mlp_entry(),          lstm_entry(),         convnet_entry(),  inception_small_entry(),
+      resnet_small_entry(), inception_v3_entry(), resnet18_entry(), resnet50_entry()};
   return all;
 }
 

@@ -33,6 +33,7 @@ struct Fields<EvalResult> {
     visit("raw_loss", result.raw.loss);
     visit("batch_statistics", result.batch_statistics);
     visit.nullable("sampler", result.sampler);
+    visit("extra_rows", result.extra_rows);
     visit("per_class", result.per_class);
   }
 };

@@ -29,6 +29,7 @@ struct EvalResult {
   Score raw;                   // keys raw_accuracy and raw_loss
   bool batch_statistics = false;
   std::optional<std::string> sampler;  // of the minibatches; null without batch statistics
+  std::optional<int64_t> extra_rows;   // of `renorm eval --extra-rows`
   std::vector<ClassResult> per_class;
 };
 

@@ -63,7 +63,10 @@ struct EvaluationRecord {
   Score raw;                              // keys raw_accuracy and raw_loss
   double seconds = 0.0;                   // that the evaluation took
   std::optional<int64_t> skipped_images;  // not counted, because they could not be read
-  std::optional<std::string> run = {};    // the id of the run, in the first line of the file
+  // Of embeddings, percent, with the averaged weights. The accuracies are then recall@1, and there is no
+  // loss.
+  std::optional<double> recall_at_5 = {};
+  std::optional<std::string> run = {};  // the id of the run, in the first line of the file
 };
 
 template <typename Record>
@@ -136,6 +139,7 @@ struct Fields<EvaluationRecord> {
     visit("raw_loss", record.raw.loss);
     visit("seconds", record.seconds);
     visit("skipped_images", record.skipped_images);
+    visit("recall_at_5", record.recall_at_5);
   }
 };
 

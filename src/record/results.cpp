@@ -22,6 +22,15 @@ struct Fields<Measure> {
 };
 
 template <>
+struct Fields<NamedMeasure> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& named, const Visitor& visit) {
+    visit("name", named.name);
+    visit("measure", named.measure);
+  }
+};
+
+template <>
 struct Fields<CurvePoint> {
   template <typename Record, typename Visitor>
   static void visit(Record& point, const Visitor& visit) {
@@ -73,6 +82,24 @@ struct Fields<ArmRun> {
 };
 
 template <>
+struct Fields<Place> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& place, const Visitor& visit) {
+    visit("at", place.at);
+    visit("text", place.text);
+  }
+};
+
+template <>
+struct Fields<Axis> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& axis, const Visitor& visit) {
+    visit("name", axis.name);
+    visit("logarithmic", axis.logarithmic);
+  }
+};
+
+template <>
 struct Fields<Arm> {
   template <typename Record, typename Visitor>
   static void visit(Record& arm, const Visitor& visit) {
@@ -87,6 +114,12 @@ struct Fields<Arm> {
     visit("train_accuracy", arm.train_accuracy);
     visit("batch_statistics_accuracy", arm.batch_statistics_accuracy);
     visit("batch_statistics_sampler", arm.batch_statistics_sampler);
+    visit.defaulted("others", arm.others);
+    visit("extra_rows", arm.extra_rows);
+    visit("test_images", arm.test_images);
+    visit("x", arm.x);
+    visit("y", arm.y);
+    visit("series", arm.series);
     visit("steps_to_reference", arm.steps_to_reference);
     visit("curve", arm.curve);
     visit("training", arm.training);
@@ -102,6 +135,21 @@ struct Fields<Figure> {
     visit("title", figure.title);
     visit("caption", figure.caption);
     visit("in_paper", figure.in_paper);
+    visit("data", figure.data);
+    visit("model", figure.model);
+    visit("reference", figure.reference);
+    visit("x", figure.x);
+    visit("y", figure.y);
+  }
+};
+
+template <>
+struct Fields<Difference> {
+  template <typename Record, typename Visitor>
+  static void visit(Record& difference, const Visitor& visit) {
+    visit("mean", difference.mean);
+    visit("half_width", difference.half_width);
+    visit("welch", difference.welch);
   }
 };
 
@@ -113,6 +161,7 @@ struct Fields<Claim> {
     visit("verdict", claim.verdict);
     visit("evidence", claim.evidence);
     visit("in_paper", claim.in_paper);
+    visit("difference", claim.difference);
   }
 };
 
@@ -122,6 +171,7 @@ struct Fields<Results> {
   static void visit(Record& results, const Visitor& visit) {
     visit("name", results.name);
     visit("title", results.title);
+    visit("measure", results.measure);
     visit("data", results.data);
     visit("model", results.model);
     visit("steps", results.steps);

@@ -17,6 +17,12 @@ struct Measure {
 };
 Measure measure_of(std::vector<double> values);
 
+// A further figure of an arm.
+struct NamedMeasure {
+  std::string name;  // "recall@5, %"
+  Measure measure;
+};
+
 // Test accuracy (percent, averaged weights) after a number of steps, of the seeds that are that far. When all
 // seeds are finished, the values are in the order of the seeds.
 struct CurvePoint {
@@ -54,6 +60,12 @@ struct ArmRun {
   bool finished = false;
 };
 
+// Where an arm is on an axis that is a setting.
+struct Place {
+  double at = 0.0;
+  std::string text;  // of the tick: "16x2"
+};
+
 struct Arm {
   std::string name;
   std::string figure;   // id of the figure that shows it
@@ -66,6 +78,12 @@ struct Arm {
   std::optional<Measure> train_accuracy;             // where the experiment measures it
   std::optional<Measure> batch_statistics_accuracy;  // as above
   std::string batch_statistics_sampler;              // of that measure; "" without it
+  std::vector<NamedMeasure> others;
+  std::optional<int64_t> extra_rows;   // of an evaluation on longer sequences, the last of `others`
+  std::optional<int64_t> test_images;  // of the arm's data, once it was evaluated
+  std::optional<Place> x;              // where its figure has such an axis
+  std::optional<Place> y;
+  std::optional<std::string> series;  // arms with the same text are points of one line; needs x
   // Steps until the final accuracy of the reference arm, of the seeds that reached it.
   Measure steps_to_reference;
   std::vector<CurvePoint> curve;
@@ -73,11 +91,30 @@ struct Arm {
   std::vector<ArmRun> runs;
 };
 
+// An axis of a figure that is a setting.
+struct Axis {
+  std::string name;
+  bool logarithmic = false;
+};
+
+// Its arms are curves over the steps; with x, points over a setting; with x and y, cells of a heat map.
 struct Figure {
   std::string id;
   std::string title;
   std::string caption;
   bool in_paper = true;
+  std::optional<std::string> data{};       // where it is not that of the results
+  std::optional<std::string> model{};      // as above
+  std::optional<std::string> reference{};  // as above; the name of the arm that is repeated in the figure
+  std::optional<Axis> x{};
+  std::optional<Axis> y{};
+};
+
+// Of two accuracies, in percentage points, with half of its 95 % interval.
+struct Difference {
+  double mean = 0.0;
+  double half_width = 0.0;      // paired by seed; with one seed, from the size of the test set
+  std::optional<double> welch;  // Welch's, which does not pair; without two seeds of each there is none
 };
 
 struct Claim {
@@ -85,11 +122,13 @@ struct Claim {
   std::string verdict;   // "holds", "does not hold", "not resolved"
   std::string evidence;  // the figures that decided
   bool in_paper = true;
+  std::optional<Difference> difference{};  // of a claim about one
 };
 
 struct Results {
-  std::string name;   // "quick", "full"; "runs" if it is no experiment
-  std::string title;  // heading
+  std::string name;                    // "quick", "full"; "runs" if it is no experiment
+  std::string title;                   // heading
+  std::optional<std::string> measure;  // what test_accuracy holds, if it is not an accuracy: "recall@1"
   // Name of the arm that others are compared with; not stored, set by read_results and gather.
   std::string reference;
   std::string data;  // spec

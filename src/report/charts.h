@@ -1,4 +1,4 @@
-// The charts of a report, each part as HTML; a part without content is empty text.
+// The charts over the steps, each as HTML; a chart or section without content is empty text.
 #pragma once
 
 #include <string>
@@ -7,8 +7,11 @@
 
 namespace renorm::report {
 
-std::string accuracy_section(const Page& page);  // one chart per figure
-std::string clipping_section(const Page& page);  // of the arms with Batch Renorm
+// Test accuracy of the arms of a figure and, thin and grey, of its reference.
+std::string curve_chart(const Page& page, const FigureArms& entry);
+
+// Of the training of all arms whose figures are over the steps.
+std::string clipping_section(const Page& page);  // arms with Batch Renorm
 std::string loss_section(const Page& page);
 
 }  // namespace renorm::report

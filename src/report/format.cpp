@@ -66,6 +66,16 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
+std::string shortened(const std::string& text, size_t max_characters) {
+  size_t characters = 0;
+  size_t last = 0;  // where the last character that may stay begins
+  for (size_t i = 0; i < text.size(); i += character_at(text, i).length) {
+    if (++characters == max_characters) last = i;
+    if (characters > max_characters) return text.substr(0, last) + "…";
+  }
+  return text;
+}
+
 std::string json_for_script(const record::Results& results) {
   const std::string plain = Json::parse(record::to_json(results)).dump(-1, ' ', true);
   std::string result;
@@ -105,6 +115,10 @@ std::string percent(double value) { return std::isfinite(value) ? fmt::format("{
 
 std::string percent(const record::Measure& measure) {
   return with_spread(measure, [](double value) { return percent(value); });
+}
+
+std::string signed_points(const record::Measure& difference) {
+  return (difference.mean > 0.0 && !difference.values.empty() ? "+" : "") + percent(difference);
 }
 
 std::string steps(const record::Measure& measure) { return with_spread(measure, whole); }

@@ -13,6 +13,9 @@ namespace renorm::report {
 // newline, and characters that change the direction of writing become U+FFFD.
 std::string escaped(const std::string& text);
 
+// At most so many characters, the last one "…" if some are left out. Not escaped.
+std::string shortened(const std::string& text, size_t max_characters);
+
 // JSON of the results in ASCII for a <script type="application/json">: no '<' in it.
 std::string json_for_script(const record::Results& results);
 
@@ -28,6 +31,9 @@ std::string percent(double value);
 
 // "78.3 ± 0.4", "78.3" of one seed, "–" of none.
 std::string percent(const record::Measure& measure);
+
+// The same with the sign of the mean: "+1.3 ± 0.4".
+std::string signed_points(const record::Measure& difference);
 
 // The same in whole steps.
 std::string steps(const record::Measure& measure);

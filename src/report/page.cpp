@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "report/format.h"
 
@@ -24,27 +26,57 @@ std::string line_sample(const std::string& colour, const char* dashes, const cha
       colour, width, dashes);
 }
 
+// `place` counts the lines of a kind in a figure. Lines of one colour have different dashes.
+Look batchnorm_look(int place) { return {place % kWarm, 1 + (place + place / kWarm) % 3}; }
+
+Look renorm_look(int line, int place) {
+  const int round = place / kCool;
+  return {kWarm + line % kCool, place == 0 ? 0 : (round == 0 ? 4 : 1 + (round - 1) % 3)};
+}
+
+std::optional<size_t> arm_named(const record::Results& results, const std::string& name) {
+  const auto found = std::find_if(results.arms.begin(), results.arms.end(),
+                                  [&](const record::Arm& arm) { return arm.name == name; });
+  if (found == results.arms.end()) return std::nullopt;
+  return static_cast<size_t>(std::distance(results.arms.begin(), found));
+}
+
+// "LABEL (NAME)", or "LABEL (NAME) (FOLDER)" where both end with the folder.
+std::string qualified(const std::string& label, const std::string& name) {
+  const size_t place = name.rfind(" (");
+  const std::string folder = place == std::string::npos ? "" : name.substr(place);
+  const bool both = !folder.empty() && label.size() >= folder.size() &&
+                    label.compare(label.size() - folder.size(), folder.size(), folder) == 0;
+  if (!both) return fmt::format("{} ({})", label, name);
+  return fmt::format("{} ({}){}", label.substr(0, label.size() - folder.size()), name.substr(0, place),
+                     folder);
+}
+
 }  // namespace
 
 std::vector<Look> looks_of(const std::vector<record::Arm>& arms) {
   std::vector<Look> looks;
-  std::map<std::string, int> batchnorm_in;  // figure -> arms so far
+  std::map<std::string, int> batchnorm_in;  // figure -> lines so far
   std::map<std::string, int> renorm_in;
-  int renorm_arms = 0;
+  std::map<std::pair<std::string, std::string>, Look> of_series;  // by figure and series
+  int renorm_lines = 0;
   for (const record::Arm& arm : arms) {
-    if (arm.renorm) {
-      const bool first = renorm_in[arm.figure]++ == 0;
-      looks.push_back({kWarm + renorm_arms++ % kCool, first ? 0 : 4});
-    } else {
-      const int place = batchnorm_in[arm.figure]++;
-      looks.push_back({place % kWarm, 1 + place % 3});
+    const auto series = std::make_pair(arm.figure, arm.series.value_or(""));
+    if (arm.x && of_series.count(series) > 0) {
+      looks.push_back(of_series[series]);
+      continue;
     }
+    looks.push_back(arm.renorm ? renorm_look(renorm_lines++, renorm_in[arm.figure]++)
+                               : batchnorm_look(batchnorm_in[arm.figure]++));
+    if (arm.x) of_series[series] = looks.back();
   }
   return looks;
 }
 
+const char* dashes(const Look& look) { return kDashes[look.dash]; }
+
 std::string swatch(const Look& look) {
-  return line_sample(fmt::format("c{}", look.colour), kDashes[look.dash], look.dash == 0 ? "2.6" : "2.2");
+  return line_sample(fmt::format("c{}", look.colour), dashes(look), look.dash == 0 ? "2.6" : "2.2");
 }
 
 std::string reference_swatch() { return line_sample("reference", "none", "1.4"); }
@@ -64,10 +96,10 @@ std::vector<FigureArms> figures_of(const record::Results& results) {
   return figures;
 }
 
-size_t reference_arm(const record::Results& results) {
-  const auto found = std::find_if(results.arms.begin(), results.arms.end(),
-                                  [&](const record::Arm& arm) { return arm.name == results.reference; });
-  return static_cast<size_t>(std::distance(results.arms.begin(), found));
+std::optional<size_t> reference_of(const record::Results& results, const record::Figure& figure) {
+  if (figure.reference) return arm_named(results, *figure.reference);
+  if (figure.data || figure.model) return std::nullopt;
+  return arm_named(results, results.reference);
 }
 
 bool mentions_paper(const record::Results& results) {
@@ -77,8 +109,41 @@ bool mentions_paper(const record::Results& results) {
 }
 
 Page::Page(const record::Results& of)
-    : results(of), figures(figures_of(of)), looks(looks_of(of.arms)), paper(mentions_paper(of)) {}
+    : results(of),
+      figures(figures_of(of)),
+      looks(looks_of(of.arms)),
+      paper(mentions_paper(of)),
+      measure(escaped(of.measure.value_or("test accuracy"))) {}
 
 std::string label_of(const record::Arm& arm) { return escaped(arm.label.empty() ? arm.name : arm.label); }
+
+std::set<std::string> references_of(const Page& page) {
+  std::set<std::string> labels;
+  for (const FigureArms& entry : page.figures) {
+    const std::optional<size_t> reference = reference_of(page.results, entry.figure);
+    if (reference) labels.insert(label_of(page.results.arms[*reference]));
+  }
+  return labels;
+}
+
+std::vector<std::string> distinct_labels(const std::vector<record::Arm>& arms,
+                                         const std::vector<size_t>& which,
+                                         const std::vector<std::string>& taken) {
+  std::map<std::string, int> arms_with;
+  for (const std::string& label : taken) ++arms_with[label];
+  for (const size_t index : which) ++arms_with[label_of(arms[index])];
+  std::vector<std::string> labels;
+  std::set<std::string> used(taken.begin(), taken.end());
+  std::map<std::string, int> last_number;
+  for (const size_t index : which) {
+    std::string label = label_of(arms[index]);
+    if (arms_with[label] > 1) label = qualified(label, escaped(arms[index].name));
+    const std::string base = label;
+    int& number = last_number.emplace(base, 1).first->second;
+    while (!used.insert(label).second) label = fmt::format("{} #{}", base, ++number);
+    labels.push_back(std::move(label));
+  }
+  return labels;
+}
 
 }  // namespace renorm::report

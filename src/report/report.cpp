@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "report/charts.h"
+#include "report/claims.h"
+#include "report/compare.h"
+#include "report/figures.h"
 #include "report/format.h"
 #include "report/page.h"
 #include "report/tables.h"
 #include "report/thin.h"
+#include "report/why.h"
 
 namespace renorm::report {
 
@@ -35,9 +40,9 @@ constexpr const char* kPolicy =
 constexpr const char* kHeadEnd =
     "</style>\n<noscript><style>.chart, .needs-script { display: none }</style></noscript>\n</head>\n";
 
-// With the charting library and a contact sheet of 600 kB, which base64 makes a third longer, a page stays
-// below 5 MB.
-constexpr size_t kMaxJsonBytes = 4'000'000;
+// With the charting library, a contact sheet of 600 kB, which base64 makes a third longer, and the images of
+// the panel a page stays below 5 MB.
+constexpr size_t kMaxJsonBytes = 3'900'000;
 constexpr size_t kMinPoints = 64;  // of a curve, for any number of arms
 
 struct Progress {
@@ -78,6 +83,16 @@ std::string state(const Results& results) {
   // Rounded down: 100 % would be finished.
   return fmt::format("Not finished: {} of {} done, {} % of all steps.", progress.finished,
                      counted(progress.runs, "run"), static_cast<int>(share));
+}
+
+// The claims in one line.
+std::string tally_line(const std::vector<record::Claim>& claims, const std::string& whose) {
+  if (claims.empty()) return "";
+  return fmt::format("<p class=\"tally\"><a href=\"#claims\">{}{}</a></p>\n", whose, tally(claims));
+}
+
+std::string state_line(const Results& results, const std::string& whose) {
+  return fmt::format("<p class=\"state\">{}{}</p>\n", whose, state(results));
 }
 
 std::string about(const Results& results) {
@@ -135,6 +150,18 @@ std::string scripts(const Results& results) {
   return text;
 }
 
+// `comparison` is a section before the table.
+std::string page_of(const Results& results, const std::string& below_title, const std::string& comparison,
+                    const ReportExtras& extras) {
+  const Page page(results);
+  return head(results) +
+         fmt::format("<body>\n<main>\n<header>\n<h1>{}</h1>\n{}</header>\n", title_of(results), below_title) +
+         "<noscript><p class=\"empty\">Curves need JavaScript; the rest does not.</p></noscript>\n" +
+         figures_section(page) + why_section(extras) + comparison + table_section(page) +
+         claims_section(page) + clipping_section(page) + loss_section(page) + data_section(extras) +
+         origin_section(page) + "</main>\n" + scripts(results) + "</body>\n</html>\n";
+}
+
 }  // namespace
 
 bool is_report(const std::string& text) {
@@ -142,15 +169,20 @@ bool is_report(const std::string& text) {
 }
 
 std::string html(const Results& results, const ReportExtras& extras) {
-  const Page page(results);
-  return head(results) +
-         fmt::format("<body>\n<main>\n<header>\n<h1>{}</h1>\n<p class=\"state\">{}</p>\n{}</header>\n",
-                     title_of(results), state(results), about(results)) +
-         "<noscript><p class=\"empty\">The charts need JavaScript; claims and tables do "
-         "not.</p></noscript>\n" +
-         claims_section(page) + table_section(page) + accuracy_section(page) + clipping_section(page) +
-         loss_section(page) + data_section(extras) + origin_section(page) + "</main>\n" + scripts(results) +
-         "</body>\n</html>\n";
+  const std::string below_title = tally_line(results.claims, "") + state_line(results, "") + about(results);
+  return page_of(results, below_title, "", extras);
+}
+
+std::string comparison_html(const std::vector<NamedResults>& folders, const ReportExtras& extras) {
+  const Results results = merged(folders);
+  std::string below_title;
+  for (const NamedResults& folder : folders) {
+    below_title += tally_line(folder.results.claims, escaped(folder.name) + ": ");
+  }
+  for (const NamedResults& folder : folders) {
+    below_title += state_line(folder.results, escaped(folder.name) + ": ");
+  }
+  return page_of(results, below_title, comparison_section(Page(results), folders), extras);
 }
 
 }  // namespace renorm::report

@@ -1,11 +1,14 @@
 #include "report/tables.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <optional>
-#include <utility>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "report/format.h"
@@ -18,56 +21,30 @@ using record::ArmRun;
 using record::Measure;
 using record::Results;
 
-enum class Verdict { kHolds, kFails, kOpen };
-
-Verdict verdict_of(const record::Claim& claim) {
-  if (claim.verdict == record::kHolds) return Verdict::kHolds;
-  if (claim.verdict == record::kDoesNotHold) return Verdict::kFails;
-  return Verdict::kOpen;
-}
-
-// Class and symbol.
-std::pair<const char*, const char*> style_of(Verdict verdict) {
-  if (verdict == Verdict::kHolds) return {"holds", "✓"};
-  if (verdict == Verdict::kFails) return {"fails", "✗"};
-  return {"open", "?"};
-}
-
-std::string claim_item(const record::Claim& claim, bool paper) {
-  const auto [style, symbol] = style_of(verdict_of(claim));
-  std::string text = fmt::format(
-      R"(<li class="{}"><span class="verdict"><span aria-hidden="true">{}</span> {}</span><div><p>{})", style,
-      symbol, escaped(claim.verdict), escaped(claim.text));
-  if (paper && !claim.in_paper) text += R"( <span class="tag">not in the paper</span>)";
-  text += "</p>";
-  if (!claim.evidence.empty()) text += fmt::format(R"(<p class="small">{}</p>)", escaped(claim.evidence));
-  return text + "</div></li>\n";
-}
-
-// "7 of 10 claims hold, 1 does not hold, 2 are not resolved."
-std::string tally(const std::vector<record::Claim>& claims) {
-  const auto count = [&](Verdict verdict) {
-    return std::count_if(claims.begin(), claims.end(),
-                         [&](const record::Claim& claim) { return verdict_of(claim) == verdict; });
-  };
-  const auto holding = count(Verdict::kHolds);
-  const auto failing = count(Verdict::kFails);
-  const auto open = count(Verdict::kOpen);
-  std::string text = fmt::format("{} of {} {}", holding, counted(claims.size(), "claim"),
-                                 claims.size() == 1 ? "holds" : "hold");
-  if (failing > 0) text += fmt::format(", {} {} not hold", failing, failing == 1 ? "does" : "do");
-  if (open > 0) text += fmt::format(", {} {} not resolved", open, open == 1 ? "is" : "are");
-  return text + ".";
-}
+constexpr size_t kMaxOthers = 20;  // columns
 
 // Columns without any value are left out.
 struct Columns {
   bool train = false;
   bool batch_statistics = false;
   bool steps = false;
+  std::vector<std::string> others{};  // names of further measures
 
-  int count() const { return 2 + (train ? 1 : 0) + (batch_statistics ? 1 : 0) + (steps ? 1 : 0); }
+  size_t count() const {
+    return 2 + (train ? 1 : 0) + (batch_statistics ? 1 : 0) + (steps ? 1 : 0) + others.size();
+  }
 };
+
+std::vector<std::string> other_names(const std::vector<Arm>& arms) {
+  std::vector<std::string> names;
+  for (const Arm& arm : arms) {
+    for (const record::NamedMeasure& other : arm.others) {
+      const bool known = std::find(names.begin(), names.end(), other.name) != names.end();
+      if (!known && names.size() < kMaxOthers) names.push_back(other.name);
+    }
+  }
+  return names;
+}
 
 Columns columns_of(const std::vector<Arm>& arms) {
   const auto any = [&](const auto& has) { return std::any_of(arms.begin(), arms.end(), has); };
@@ -76,10 +53,12 @@ Columns columns_of(const std::vector<Arm>& arms) {
   columns.batch_statistics = any(
       [](const Arm& arm) { return arm.batch_statistics_accuracy || arm.paper.batch_statistics_accuracy; });
   columns.steps = any([](const Arm& arm) { return !arm.steps_to_reference.values.empty(); });
+  columns.others = other_names(arms);
   return columns;
 }
 
-std::string cell(const char* label, const std::string& ours, const std::string& below) {
+// All texts are safe.
+std::string cell(const std::string& label, const std::string& ours, const std::string& below) {
   const bool empty = ours == kNothing && below.empty();
   std::string text = fmt::format(R"(<td data-label="{}"{}><span class="ours">{}</span>)", label,
                                  empty ? R"( class="none")" : "", ours);
@@ -117,9 +96,16 @@ std::string steps_cell(const Arm& arm) {
   return cell("steps to reference", never ? "not reached" : steps(arm.steps_to_reference), below);
 }
 
-std::string name_cell(const Arm& arm, const Look& look) {
-  std::string text = fmt::format(R"(<th scope="row">{}<span class="label">{}</span><code>{}</code>)",
-                                 swatch(look), label_of(arm), escaped(arm.name));
+std::string others_cell(const Arm& arm, const std::string& name) {
+  const auto found = std::find_if(arm.others.begin(), arm.others.end(),
+                                  [&](const record::NamedMeasure& other) { return other.name == name; });
+  return cell(escaped(name), found == arm.others.end() ? kNothing : percent(found->measure), "");
+}
+
+// `sample` is a piece of the arm's line, if it has one.
+std::string name_cell(const Arm& arm, const std::string& sample) {
+  std::string text = fmt::format(R"(<th scope="row">{}<span class="label">{}</span><code>{}</code>)", sample,
+                                 label_of(arm), escaped(arm.name));
   const size_t finished = finished_runs(arm);
   if (finished < arm.runs.size() || arm.runs.empty()) {
     text += arm.runs.empty() ? R"(<span class="tag">not started</span>)"
@@ -129,24 +115,26 @@ std::string name_cell(const Arm& arm, const Look& look) {
   return text + "</th>";
 }
 
-std::string arm_row(const Page& page, size_t index, const Columns& columns) {
+std::string arm_row(const Page& page, const FigureArms& entry, size_t index, const Columns& columns) {
   const Arm& arm = page.results.arms[index];
-  std::string text = "<tr>" + name_cell(arm, page.looks[index]);
-  text +=
-      cell("test accuracy", percent(arm.test_accuracy), paper_line(arm.paper.test_accuracy, arm.paper.note));
+  std::string text = "<tr>" + name_cell(arm, entry.figure.y ? "" : swatch(page.looks[index]));
+  text += cell(page.measure, percent(arm.test_accuracy), paper_line(arm.paper.test_accuracy, arm.paper.note));
   if (columns.train) {
     text += cell("training accuracy", measured(arm.train_accuracy), paper_line(arm.paper.train_accuracy));
   }
   if (columns.batch_statistics) text += batch_statistics_cell(arm);
+  for (const std::string& name : columns.others) text += others_cell(arm, name);
   if (columns.steps) text += steps_cell(arm);
   return text + "</tr>\n";
 }
 
-std::string table_head(const Columns& columns) {
-  std::string text = R"(<thead><tr><th scope="col">arm</th><th scope="col">test accuracy,&nbsp;%</th>)";
-  if (columns.train) text += R"(<th scope="col">training accuracy,&nbsp;%</th>)";
-  if (columns.batch_statistics) text += R"(<th scope="col">with batch statistics,&nbsp;%</th>)";
-  if (columns.steps) text += R"(<th scope="col">steps to reference</th>)";
+std::string table_head(const Page& page, const Columns& columns) {
+  const auto column = [](const std::string& name) { return fmt::format(R"(<th scope="col">{}</th>)", name); };
+  std::string text = "<thead><tr>" + column("arm") + column(page.measure + ",&nbsp;%");
+  if (columns.train) text += column("training accuracy,&nbsp;%");
+  if (columns.batch_statistics) text += column("with batch statistics,&nbsp;%");
+  for (const std::string& name : columns.others) text += column(escaped(name));
+  if (columns.steps) text += column("steps to reference");
   return text + "</tr></thead>\n";
 }
 
@@ -158,10 +146,11 @@ std::string explanation(const Page& page, const Columns& columns) {
         "With batch statistics: evaluated with the statistics of each minibatch instead of the moving "
         "averages. ";
   }
-  const size_t reference = reference_arm(page.results);
-  if (columns.steps && reference < page.results.arms.size()) {
-    text += fmt::format("Steps to reference: until the arm has the final accuracy of {}. ",
-                        label_of(page.results.arms[reference]));
+  const std::set<std::string> references = references_of(page);
+  if (columns.steps && !references.empty()) {
+    text +=
+        fmt::format("Steps to reference: until the arm has the final {} of {}{}. ", page.measure,
+                    references.size() == 1 ? "" : "its figure's reference: ", fmt::join(references, ", "));
   }
   if (page.paper) {
     text += "The paper's figures are on ImageNet: compare the differences between arms, not the numbers.";
@@ -220,51 +209,37 @@ std::string value_of(const Arm& arm, size_t index) {
   return percent(values[static_cast<size_t>(place)]);
 }
 
-std::string run_row(const Arm& arm, size_t index) {
+std::string run_row(const Page& page, const Arm& arm, size_t index) {
   const ArmRun& run = arm.runs[index];
   return fmt::format(R"(<tr><td data-label="arm"><code>{}</code></td><td data-label="seed">{}</td>)"
-                     R"(<td data-label="steps">{} of {}</td><td data-label="test accuracy, %">{}</td>)"
+                     R"(<td data-label="steps">{} of {}</td><td data-label="{}, %">{}</td>)"
                      R"(<td data-label="time">{}</td><td data-label="folder"><code>{}</code></td></tr>)"
                      "\n",
-                     escaped(arm.name), run.seed, grouped(run.steps_done), grouped(arm.steps),
+                     escaped(arm.name), run.seed, grouped(run.steps_done), grouped(arm.steps), page.measure,
                      value_of(arm, index), duration(run.seconds), escaped(run.folder));
 }
 
-std::string run_table(const std::vector<Arm>& arms) {
+std::string run_table(const Page& page) {
   std::string rows;
-  for (const Arm& arm : arms) {
-    for (size_t i = 0; i < arm.runs.size(); ++i) rows += run_row(arm, i);
+  for (const Arm& arm : page.results.arms) {
+    for (size_t i = 0; i < arm.runs.size(); ++i) rows += run_row(page, arm, i);
   }
   if (rows.empty()) return "";
   return fmt::format(
       "<details>\n<summary>Every run</summary>\n<div class=\"scroll\"><table class=\"runs\">\n"
-      "<thead><tr><th>arm</th><th>seed</th><th>steps</th><th>test accuracy, "
-      "%</th><th>time</th><th>folder</th></tr>"
+      "<thead><tr><th>arm</th><th>seed</th><th>steps</th><th>{}, %</th><th>time</th><th>folder</th></tr>"
       "</thead>\n<tbody>\n{}</tbody></table></div>\n</details>\n",
-      rows);
+      page.measure, rows);
 }
 
 }  // namespace
-
-std::string claims_section(const Page& page) {
-  const record::Results& results = page.results;
-  if (results.claims.empty()) return "";
-  std::string text = fmt::format(
-      "<section id=\"claims\">\n<h2>Claims</h2>\n<p>{}</p>\n<ul class=\"claims\">\n", tally(results.claims));
-  for (const record::Claim& claim : results.claims) text += claim_item(claim, page.paper);
-  text += "</ul>\n";
-  if (!results.test.empty()) {
-    text += fmt::format("<p class=\"small\">How a verdict is reached: {}</p>\n", escaped(results.test));
-  }
-  return text + "</section>\n";
-}
 
 std::string table_section(const Page& page) {
   if (page.results.arms.empty()) return "";
   const Columns columns = columns_of(page.results.arms);
   std::string text =
       "<section id=\"table\">\n<h2>Results</h2>\n<div class=\"scroll\"><table class=\"arms\">\n" +
-      table_head(columns);
+      table_head(page, columns);
   for (const FigureArms& entry : page.figures) {
     if (entry.arms.empty()) continue;
     text += "<tbody>";
@@ -273,7 +248,7 @@ std::string table_section(const Page& page) {
                           columns.count(), escaped(entry.figure.title));
     }
     text += "\n";
-    for (const size_t index : entry.arms) text += arm_row(page, index, columns);
+    for (const size_t index : entry.arms) text += arm_row(page, entry, index, columns);
     text += "</tbody>\n";
   }
   return text + "</table></div>\n" + explanation(page, columns) + "</section>\n";
@@ -295,7 +270,7 @@ std::string origin_section(const Page& page) {
   const Results& results = page.results;
   std::string text = "<section id=\"origin\">\n<h2>How this was made</h2>\n";
   if (!results.command.empty()) text += command_box(results.command);
-  return text + facts(results) + arm_commands(results.arms) + run_table(results.arms) + "</section>\n";
+  return text + facts(results) + arm_commands(results.arms) + run_table(page) + "</section>\n";
 }
 
 }  // namespace renorm::report

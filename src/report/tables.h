@@ -8,7 +8,6 @@
 
 namespace renorm::report {
 
-std::string claims_section(const Page& page);
 std::string table_section(const Page& page);
 std::string data_section(const ReportExtras& extras);
 std::string origin_section(const Page& page);  // commands, versions, seeds, runs

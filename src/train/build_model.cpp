@@ -1,14 +1,17 @@
 #include "train/build_model.h"
 
 #include <fmt/format.h>
+#include <renorm/nn/model.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "models/metric_net.h"
 #include "train/clip_spec.h"
 
 namespace renorm::train {
@@ -124,7 +127,16 @@ std::shared_ptr<models::Classifier> build_model(const Config& config, const data
 std::shared_ptr<models::Classifier> build_model(const Config& config, const data::Description& data,
                                                 const models::MakeNorm& make_norm) {
   torch::manual_seed(RandomStream(config.seed, Purpose::kModel).bits());
-  auto model = models::make_model(config.model, input_of(data), make_norm);
+  std::shared_ptr<models::Classifier> model;
+  if (config.objective == Objective::kMetric) {
+    models::InputShape input = input_of(data);
+    const int64_t classes = std::exchange(input.classes, config.embedding);
+    const auto net = models::make_model(config.model, input, make_norm);
+    model = std::make_shared<models::MetricNet>(net, config.embedding, classes);
+    name_layers(*model);
+  } else {
+    model = models::make_model(config.model, input_of(data), make_norm);
+  }
   start_biases(config, *model);
   model->computation = {dtype_of(config.dtype), memory_format_of(config)};
   return model;

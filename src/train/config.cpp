@@ -158,6 +158,9 @@ void check_all_used(const Config& config) {
   check_used(config, "lr-final", config.lr_schedule != LrSchedule::kConstant, "lr-schedule constant");
   check_used(config, "clip", config.norm == NormKind::kRenorm, "norm " + name_of(config.norm));
   check_used(config, "norm-momentum", config.norm != NormKind::kGroupnorm, "norm groupnorm");
+  for (const char* name : {"embedding", "unseen"}) {
+    check_used(config, name, config.objective == Objective::kMetric, "objective classes");
+  }
   const std::string data = split_spec(config.data).first;
   for (const char* name :
        {"val-fraction", "image-size", "crop-area", "flip", "jitter", "on-bad-image", "loader-threads"}) {

@@ -13,6 +13,7 @@ namespace renorm::train {
 enum class NormKind { kBatchnorm, kRenorm, kNative, kGroupnorm };
 enum class OptimizerKind { kRmspropTf, kRmsprop, kSgd, kAdamw };
 enum class LrSchedule { kExponential, kCosine, kConstant };
+enum class Objective { kClasses, kMetric };
 enum class Dtype { kFloat, kBf16 };
 enum class MemoryFormat { kAuto, kNchw, kChannelsLast };
 
@@ -30,6 +31,10 @@ struct Config {
   double jitter = 0.4;        // of brightness, contrast and saturation
   data::OnBadImage on_bad_image = data::OnBadImage::kFail;
   int loader_threads = 0;  // 0: as threads
+  // objective
+  Objective objective = Objective::kClasses;
+  int64_t embedding = 64;  // values per image
+  int64_t unseen = 0;      // classes, the last ones, that are evaluated on and not trained on; 0: half
   // step
   int64_t workers = 1;
   int64_t minibatch = 0;   // 0: the sampler's size, or 32
@@ -97,6 +102,14 @@ struct Choices<train::NormKind> {
       {train::NormKind::kRenorm, "renorm"},
       {train::NormKind::kNative, "native", "LibTorch's own batchnorm and a separate ReLU"},
       {train::NormKind::kGroupnorm, "groupnorm", "LibTorch's group normalization, 16 channels each"}};
+};
+
+template <>
+struct Choices<train::Objective> {
+  static constexpr const char* kWhat = "objective";
+  static constexpr Choice<train::Objective> kAll[] = {
+      {train::Objective::kClasses, "classes"},
+      {train::Objective::kMetric, "metric", "embeddings, evaluated by recall on classes not trained on"}};
 };
 
 template <>

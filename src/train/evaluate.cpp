@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/errors.h"
@@ -18,29 +19,6 @@
 
 namespace renorm::train {
 namespace {
-
-// Evaluation mode while this object exists; then every module returns to its former mode.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(torch::nn::Module& model)
-      : model_(model), training_(model.is_training()), modules_(model.modules(/*include_self=*/false)) {
-    for (const auto& module : modules_) modules_training_.push_back(module->is_training());
-    model_.eval();
-  }
-  // train() also sets the mode of all submodules, so parents come first.
-  ~EvaluationMode() {
-    model_.train(training_);
-    for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(modules_training_[i]);
-  }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  torch::nn::Module& model_;
-  bool training_;
-  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
-  std::vector<bool> modules_training_;
-};
 
 // While this object exists, all norms of a model in evaluation mode use the statistics of their input.
 class BatchStatistics {
@@ -212,8 +190,28 @@ std::vector<BatchScores> gathered(const std::vector<BatchScores>& own, dist::Gro
 
 }  // namespace
 
+EvaluationMode::EvaluationMode(torch::nn::Module& model)
+    : model_(model), training_(model.is_training()), modules_(model.modules(/*include_self=*/false)) {
+  for (const auto& module : modules_) modules_training_.push_back(module->is_training());
+  model_.eval();
+}
+
+// train() also sets the mode of all submodules, so parents come first.
+EvaluationMode::~EvaluationMode() {
+  model_.train(training_);
+  for (size_t i = 0; i < modules_.size(); ++i) modules_[i]->train(modules_training_[i]);
+}
+
 int64_t evaluation_batch(const data::Split& split) {
   return std::clamp<int64_t>(kEvaluationPixels / std::max<int64_t>(1, split.pixels()), 1, kEvaluationBatch);
+}
+
+torch::Tensor logits_of(models::Classifier& model, const torch::Tensor& images, Statistics statistics) {
+  const torch::NoGradGuard no_grad;
+  const EvaluationMode mode(model);
+  std::optional<BatchStatistics> of_batch;
+  if (statistics == Statistics::kBatch) of_batch.emplace(model);
+  return model.forward(images);
 }
 
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,

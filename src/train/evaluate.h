@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,9 +32,28 @@ constexpr int64_t kEvaluationBatch = 250;
 constexpr int64_t kEvaluationPixels = 1'600'000;
 int64_t evaluation_batch(const data::Split& split);
 
+// Evaluation mode while this object exists; then every module returns to its former mode.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& model);
+  ~EvaluationMode();
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  torch::nn::Module& model_;
+  bool training_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<bool> modules_training_;
+};
+
 // A prediction is the label with the largest logit, the first of equals. Logits that are not finite predict
 // no label and make the loss NaN. The model computes in evaluation mode without gradients; afterwards every
 // module is in its former mode, also after an exception.
+
+// Logits of images, normalized with moving averages or with the statistics of these images.
+enum class Statistics { kAverages, kBatch };
+torch::Tensor logits_of(models::Classifier& model, const torch::Tensor& images, Statistics statistics);
 
 // Every example once. With a group, its processes share the batches, and all get the result of one process.
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "base/timing.h"
+#include "data/unseen_classes.h"
 #include "models/bfloat16.h"
 #include "train/build_model.h"
 #include "train/resumed_config.h"
@@ -390,7 +391,10 @@ data::Dataset open_data(const Config& config, data::OpenOptions options) {
   options.images.seed = config.seed;
   options.images.val_fraction = config.val_fraction;
   options.images.on_bad_image = config.on_bad_image;
-  return data::open_dataset(config.data, options);
+  data::Dataset dataset = data::open_dataset(config.data, options);
+  if (config.objective == Objective::kClasses) return dataset;
+  const auto classes = static_cast<int64_t>(dataset.description.classes.size());
+  return data::with_unseen_classes(std::move(dataset), config.unseen > 0 ? config.unseen : classes / 2);
 }
 
 }  // namespace renorm::train

@@ -154,6 +154,18 @@ void add_step(std::vector<Setting>& table) {
             "maximum of examples computed in one pass; changes memory, not the result; 0: automatic"));
 }
 
+void add_objective(std::vector<Setting>& table) {
+  using C = Config;
+  constexpr int64_t kMaxEmbedding = 4096;
+  const std::string group = "Objective";
+  table.push_back(choice("objective", group, &C::objective));
+  table.push_back(whole("embedding", group, &C::embedding, 1, kMaxEmbedding,
+                        "with --objective metric: values per image"));
+  table.push_back(whole("unseen", group, &C::unseen, 0, kMaxExamples,
+                        "with --objective metric: classes, the last ones, that are not trained on and whose "
+                        "test images are evaluated; 0: half of all"));
+}
+
 void add_images(std::vector<Setting>& table) {
   using C = Config;
   const std::string group = "Own images (folder:DIR)";
@@ -179,8 +191,8 @@ void add_model_and_length(std::vector<Setting>& table) {
   const Check clip = [](const std::string& given) { parse_clip(given); };
   table.push_back(
       text("model", "Model", &C::model,
-           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small, convnet[:SPEC] or "
-           "mlp[:WIDTHS]; "
+           "inception-v3[:aux], resnet18, resnet50, inception-small, resnet-small, convnet[:SPEC], "
+           "mlp[:WIDTHS] or lstm[:WIDTH]; "
            "`renorm models` lists them"));
   table.push_back(choice("norm", "Model", &C::norm));
   table.push_back(toggle("norm-scale", "Model", &C::norm_scale,
@@ -261,6 +273,7 @@ const std::vector<Setting>& settings() {
     std::vector<Setting> all;
     add_data(all);
     add_images(all);
+    add_objective(all);
     add_step(all);
     add_model_and_length(all);
     add_update(all);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,9 +16,11 @@
 #include "base/text.h"
 #include "base/timing.h"
 #include "models/load_weights.h"
+#include "models/metric_net.h"
 #include "train/build_model.h"
 #include "train/clip_records.h"
 #include "train/evaluate.h"
+#include "train/recall.h"
 #include "train/tensor_file.h"
 
 namespace renorm::train {
@@ -345,6 +348,7 @@ int64_t Trainer::parameter_count() const {
 }
 
 record::EvaluationRecord Trainer::evaluate_test() {
+  if (config_.objective == Objective::kMetric) return evaluate_recall();
   Stopwatch watch;
   const auto classes = static_cast<int64_t>(dataset_.description.classes.size());
   record::EvaluationRecord record;
@@ -361,6 +365,30 @@ record::EvaluationRecord Trainer::evaluate_test() {
     const Evaluation averaged = evaluate(*model_, *dataset_.test, classes, group_);
     record.averaged = {averaged.accuracy(), averaged.loss};
   }
+  record.seconds = watch.lap();
+  return record;
+}
+
+// Every process computes all of it.
+record::EvaluationRecord Trainer::evaluate_recall() {
+  Stopwatch watch;
+  auto& net = dynamic_cast<models::MetricNet&>(*model_);
+  constexpr double kNoLoss = std::numeric_limits<double>::quiet_NaN();
+  record::EvaluationRecord record;
+  record.step = steps_done_;
+  record.epoch = epochs_done();
+  record.split = "unseen";
+  const Recall raw = recall_of(net, *dataset_.test);
+  record.images = raw.images;
+  if (dataset_.test->is_slow()) record.skipped_images = raw.skipped;
+  record.raw = {raw.at_1, kNoLoss};
+  Recall averaged = raw;
+  if (average_) {
+    const WeightAverage::Applied applied(*average_);
+    averaged = recall_of(net, *dataset_.test);
+  }
+  record.averaged = {averaged.at_1, kNoLoss};
+  record.recall_at_5 = averaged.at_5;
   record.seconds = watch.lap();
   return record;
 }

@@ -62,7 +62,8 @@ class Trainer {
   // names those that differ from most.
   void check_agreement();
 
-  // On the test split, with averaged and with raw weights (the same if the run has no average).
+  // On the test split, with averaged and with raw weights (the same if the run has no average). Embeddings
+  // are evaluated by recall.
   record::EvaluationRecord evaluate_test();
 
   // Before the first step: loads the weights of a file, see models::load_weights. Returns the names of the
@@ -90,6 +91,7 @@ class Trainer {
   void check_gradients(double norm) const;
   // LibTorch's norms move their averages in each pass. A step of several passes begins with a copy of them.
   void keep_buffers(int64_t examples);
+  record::EvaluationRecord evaluate_recall();
   // Discards the passes of an unfinished step.
   void abandon_step();
 

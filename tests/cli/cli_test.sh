@@ -39,14 +39,14 @@ flags --out --resume --config --force-bf16 --quiet \
   --data --sampler --split-pairs --deal --val-fraction --image-size --crop-area --flip --jitter --on-bad-image \
   --loader-threads --init --dtype --memory-format --workers --minibatch --microbatch --sync-norm --chunk \
   --rendezvous --dist-timeout \
-  --model --norm --norm-scale --norm-eps --norm-momentum --norm-bias --clip --steps --epochs \
+  --model --norm --norm-scale --norm-eps --norm-momentum --norm-bias --objective --embedding --unseen --clip --steps --epochs \
   --optimizer --lr --lr-schedule --lr-final --warmup --momentum --alpha --beta1 --beta2 --optimizer-eps \
   --weight-decay --label-smoothing --clip-gradient --ema-decay \
   --seed --threads --log-every --eval-every --checkpoint-every --keep
 for code in 2 65 66 70 73 74 75 76; do prints " $code "; done
 prints "Examples:"
 quietly 0 eval --help
-flags --checkpoint --split --data --val-fraction --per-class --threads --json --force --batch-statistics --sampler \
+flags --checkpoint --split --data --val-fraction --per-class --probe-decoys --extra-rows --threads --json --force --batch-statistics --sampler \
   --seed
 prints "Usage: renorm eval DIR"
 quietly 0 export --help

@@ -107,6 +107,23 @@ grep -q "</html>" "$work/c/report.html" || fail "no report of an unfinished expe
 # Reports of runs of the trainer, and of results without their runs.
 run 0 report "$work/a/runs/iid-batchnorm/seed-1" "$work/a/runs/blocks-batchnorm/seed-1" --out "$work/two.html"
 grep -q "</html>" "$work/two.html" || fail "no report of two runs"
+# Several experiments are compared; experiments and runs are not mixed.
+run 0 report "$work/a" "$work/b"
+prints "$work/a/comparison.html"
+run 0 report "$work/a" "$work/b" --out "$work/both.html"
+grep -q "iid-batchnorm (a)" "$work/both.html" || fail "a comparison lacks an arm"
+grep -q "b − a" "$work/both.html" || fail "a comparison lacks the differences"
+run 2 report "$work/a" "$work/a/runs/iid-batchnorm/seed-1" --out "$work/mixed.html"
+complains "not both; '$work/a/runs/iid-batchnorm/seed-1' is one of 'renorm train'"
+run 66 report "$work/a" "$work/nothing" --out "$work/mixed.html"
+run 2 report "$work/a" "$work/a" --out "$work/mixed.html"
+complains "is given twice"
+[ ! -e "$work/mixed.html" ] || fail "a refused report was written"
+mkdir "$work/recall"
+sed 's/"title":/"measure": "recall@1",\n "title":/' "$work/a/results.json" >"$work/recall/results.json"
+run 2 report "$work/a" "$work/recall" --out "$work/mixed.html"
+complains "'$work/a' has test accuracy and '$work/recall' has recall@1"
+
 mkdir "$work/copied"
 cp "$work/a/results.json" "$work/copied"
 run 0 report "$work/copied"
@@ -165,7 +182,6 @@ run 65 report "$work/copied"
 run 66 report "$work/other"
 run 66 report "$work/nothing"
 run 2 report
-run 2 report "$work/a" "$work/b"
 reproduce 73 /proc/renorm
 run 66 reproduce --out "$work/d" --data "mnist:$work/nothing"
 reproduce 0 "$work/d" --arms iid-batchnorm

@@ -82,6 +82,7 @@ for data in "folder:$work/photos" "folder:../photos" mnist:/ nonsense "strokes:c
   set_result data "$data"
   run 0 report "$work/x"
   embeds 0
+  if grep -q 'id="why"' "$work/x/report.html"; then fail "images of '$data' in the report"; fi
 done
 fresh x
 rm "$work/x/data.png"
@@ -89,6 +90,15 @@ rm -rf "$work/cache"
 set_result data strokes:classes=10000,train=400,test=100,size=20
 run 0 report "$work/x"
 embeds 1
+[ ! -e "$work/cache" ] || fail "a report wrote to the cache"
+if grep -q 'id="why"' "$work/x/report.html"; then fail "images of decoys of data without them"; fi
+set_result data strokes:classes=100,train=100,test=10,size=256,decoy=0.7
+run 0 report "$work/x"
+[ "$(grep -c 'id="why"' "$work/x/report.html")" -eq 1 ] || fail "no images of decoys"
+cp "$work/x/report.html" "$work/first.html"
+run 0 report "$work/x"
+cmp "$work/first.html" "$work/x/report.html" || fail "another report of the same results"
+[ "$(wc -c <"$work/x/report.html")" -lt 2000000 ] || fail "the images of decoys are too large"
 [ ! -e "$work/cache" ] || fail "a report wrote to the cache"
 
 # A large contact sheet: a new one shows fewer images, a stored one is left out.

@@ -66,6 +66,30 @@ TEST(StrokeOverlay, ImageIsTheMaximumOfACharacterAndAPalerOneOfAnotherClass) {
   }
 }
 
+TEST(StrokeOverlay, ComposesWhatItPaints) {
+  const StrokesOptions options = parse_strokes(std::string(kSmall) + ",decoy=0.5,amplitude=0.25");
+  const ByteDataset plain = characters();
+  const StrokeOverlay overlay(options, plain.train);
+  const ByteImages images = overlay.paint_all(Purpose::kOverlayTrain);
+  int decoys = 0;
+  for (int64_t i = 0; i < images.size(); ++i) {
+    RandomStream stream(options.seed, Purpose::kOverlayTrain, static_cast<uint64_t>(i));
+    const Composition composition = overlay.compose(i, stream);
+    EXPECT_EQ(composition.character, i);
+    decoys += composition.decoy.has_value();
+    if (composition.decoy) {
+      EXPECT_NE(plain.train.labels[*composition.decoy], plain.train.labels[i]);
+    }
+    const std::vector<double> ink = ink_of(images, i), own = ink_of(plain.train, i),
+                              decoy = ink_of(plain.train, composition.decoy.value_or(i));
+    for (size_t p = 0; p < ink.size(); ++p) {
+      EXPECT_NEAR(ink[p], std::max(composition.ink * own[p], composition.decoy_ink * decoy[p]), kByteError);
+    }
+  }
+  EXPECT_GT(decoys, 0);
+  EXPECT_LT(decoys, images.size());
+}
+
 TEST(StrokeOverlay, DecoysAndAmplitudesHaveTheirDistributions) {
   StrokesOptions options = parse_strokes("classes=5,train=2,test=1,noise=0,decoy=0.7,amplitude=0.25");
   ByteDataset plain = generate("classes=5,train=2,test=1,noise=0,ink=1");

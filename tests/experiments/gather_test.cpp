@@ -7,7 +7,7 @@
 #include "base/errors.h"
 #include "experiments/children.h"
 #include "experiments/experiment_folder.h"
-#include "experiments/paper.h"
+#include "experiments/kinds.h"
 #include "record/eval_result.h"
 #include "record/metrics.h"
 #include "temporary_folder.h"
@@ -25,7 +25,7 @@ class Gather : public renorm::testing::TemporaryFolder {
     options.steps = 20;
     options.seeds = 2;
     options.arms = {"iid-batchnorm", "blocks-batchnorm"};
-    return blank_results(paper_experiment(options));
+    return blank_results(make_experiment(paper(), options));
   }
 
   static std::string evaluation(int64_t step, double accuracy) {
@@ -238,17 +238,17 @@ TEST_F(Gather, AnotherExperimentIsRefusedAndTheSameIsMerged) {
   ExperimentOptions options;
   options.arms = {"pairs-renorm"};
   options.seeds = 2;
-  const record::Results stored = blank_results(paper_experiment(options));
+  const record::Results stored = blank_results(make_experiment(paper(), options));
   options.arms = {"iid-renorm", "pairs-renorm"};
   options.seeds = 1;
-  record::Results wanted = blank_results(paper_experiment(options));
+  record::Results wanted = blank_results(make_experiment(paper(), options));
   merge_stored(stored, "DIR", &wanted);
   ASSERT_EQ(wanted.arms.size(), 2U);
   EXPECT_EQ(wanted.arms[1].runs.size(), 2U);
   EXPECT_EQ(wanted.arms[0].runs.size(), 1U);
   EXPECT_EQ(wanted.seeds, (std::vector<uint64_t>{1, 2}));
   options.steps = 7;
-  record::Results other = blank_results(paper_experiment(options));
+  record::Results other = blank_results(make_experiment(paper(), options));
   EXPECT_THROW(merge_stored(stored, "DIR", &other), UsageError);
 }
 

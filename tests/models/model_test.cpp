@@ -117,7 +117,7 @@ TEST_F(Models, KindsCanBeMadeFromTheirExamples) {
     EXPECT_EQ(&model_kind(kind.name + ":x"), &model_kind(kind.name));
   }
   std::vector<std::string> expected = kNames;
-  expected.insert(expected.begin(), "mlp");
+  expected.insert(expected.begin(), {"mlp", "lstm"});
   expected.insert(expected.end(), kFullNames.begin(), kFullNames.end());
   EXPECT_EQ(names, expected);
 }
@@ -152,10 +152,10 @@ TEST_F(Models, UnknownNamesAndSpecsAreErrors) {
   };
   EXPECT_EQ(refusal_of("inceptoin-small"),
             "unknown model 'inceptoin-small'; did you mean 'inception-small'?");
-  EXPECT_EQ(
-      refusal_of("vgg"),
-      "unknown model 'vgg'; there are mlp, convnet, inception-small, resnet-small, inception-v3, resnet18, "
-      "resnet50");
+  EXPECT_EQ(refusal_of("vgg"),
+            "unknown model 'vgg'; there are mlp, lstm, convnet, inception-small, resnet-small, inception-v3, "
+            "resnet18, "
+            "resnet50");
   EXPECT_NE(refusal_of("").find("unknown model ''"), std::string::npos);
   EXPECT_EQ(refusal_of("resnet-small:18"), "the model resnet-small has no options, got 'resnet-small:18'");
   EXPECT_NE(refusal_of("resnet-small:"), "");

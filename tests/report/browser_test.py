@@ -15,7 +15,6 @@ sys.dont_write_bytecode = True
 from devtools import Browser, BrowserError  # noqa: E402
 
 WIDE, PHONE = 1200, 390
-SHOT_HEIGHT = 1200
 
 # Of each chart: the switches and whether they are on, and how many pixels of the canvas have each line's colour.
 # Lines lie over each other and edges are blended, so a pixel counts if its colour is near.
@@ -40,6 +39,32 @@ LOOK_AT_CHARTS = """charts.map((chart) => {
   });
   return {kind: chart.kind, lines, visible: chart.graph.visibility(), zoomed: chart.isZoomed()};
 })"""
+
+# Of charts over a setting: places of the visible tick texts and of the points, and whether the plane is on the screen.
+LOOK_AT_SETTINGS = """[...document.querySelectorAll(".plane")].map((plane) => {
+  const box = (element) => (({left, right, top, bottom}) => ({left, right, top, bottom}))(element.getBoundingClientRect());
+  const visible = (element) => getComputedStyle(element).display !== "none";
+  return {
+    plane: box(plane),
+    ticks: [...plane.querySelectorAll(".across")].filter(visible).map(box),
+    points: [...plane.querySelectorAll(".series")].map((series) => [...series.querySelectorAll("circle")].map(box)),
+    bars: [...plane.querySelectorAll(".spread")].map(box),
+  };
+})"""
+
+# The contrast of each coloured cell of heat maps to its text, and the text.
+LOOK_AT_CELLS = """[...document.querySelectorAll(".heat td:not(.none)")].map((cell) => {
+  const light = (colour) => {
+    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const style = getComputedStyle(cell);
+  const [dim, bright] = [light(style.color), light(style.backgroundColor)].sort((a, b) => a - b);
+  return {contrast: (bright + 0.05) / (dim + 0.05), colour: style.backgroundColor, text: cell.textContent};
+})"""
+
+NAMES = """[...document.querySelectorAll(".key")].map((key) => [...key.querySelectorAll(".name")].map((name) => name.textContent))"""
 
 DRAWN = 40  # pixels at least, of a line with more than one point
 
@@ -76,6 +101,49 @@ def check_drawn(browser, place, charts):
     return found
 
 
+def check_names(browser, place):
+    for names in browser.evaluate(NAMES):
+        check(names and len(set(names)) == len(names), place, "names within a chart", names)
+
+
+def check_settings(browser, place):
+    for chart in browser.evaluate(LOOK_AT_SETTINGS):
+        left, right, top, bottom = (chart["plane"][side] for side in ["left", "right", "top", "bottom"])
+        check(right - left > 200 and bottom - top > 200, place, "a plane of", right - left, "x", bottom - top)
+        middles = [[(point["left"] + point["right"]) / 2 for point in series] for series in chart["points"]]
+        check([len(series) for series in middles] == [5, 5], place, "points", middles)
+        for series in middles:
+            # Doubled settings on a logarithmic axis.
+            steps = [after - before for before, after in zip(series, series[1:])]
+            check(all(abs(step - steps[0]) < 1 and step > 20 for step in steps), place, "steps", steps)
+            check(left < series[0] and series[-1] < right, place, "points outside of the plane", series)
+        check(len(chart["bars"]) == 9 and all(bar["bottom"] - bar["top"] > 2 for bar in chart["bars"]), place, "bars")
+        ticks = chart["ticks"]
+        check(len(ticks) == 5, place, len(ticks), "tick texts")
+        check(all(a["right"] < b["left"] for a, b in zip(ticks, ticks[1:])), place, "tick texts overlap", ticks)
+    cells = browser.evaluate(LOOK_AT_CELLS)
+    check(len(cells) == 36 and len({cell["colour"] for cell in cells}) == 9, place, len(cells), "cells")
+    for cell in cells:
+        check(cell["contrast"] >= 4.5 and "±" in cell["text"], place, cell)
+
+
+def check_without_script(browser, path):
+    browser.open(path, width=WIDE, script=False)
+    place = "without JavaScript:"
+    check(browser.evaluate("typeof charts") == "undefined", place, "scripts were run")
+    check_settings(browser, place)
+    shown = browser.evaluate("document.querySelector('.chart').clientHeight")
+    check(shown == 0, place, "an empty chart is shown")
+
+
+def check_settings_on_paper(browser):
+    browser.evaluate("beforePrint()")
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    check_settings(browser, "printing:")
+    browser.evaluate("afterPrint()")
+    browser.send("Emulation.setEmulatedMedia", media="")
+
+
 def check_every_look(browser, folder, name, charts):
     for width in [WIDE, PHONE]:
         for dark in [False, True]:
@@ -83,6 +151,9 @@ def check_every_look(browser, folder, name, charts):
             browser.open(os.path.join(folder, name + ".html"), width=width, dark=dark, phone=width == PHONE)
             check_drawn(browser, place, charts)
             check_layout(browser, place, width)
+            check_names(browser, place)
+            if name == "settings":
+                check_settings(browser, place)
             check_quiet(browser, place)
 
 
@@ -196,8 +267,12 @@ def run_tests(sample):
         subprocess.run([sample, folder], check=True)
         browser = Browser()
         # whole: 4 figures, clipped r and d, limits, 4 of loss
-        for name, charts in [("whole", 11), ("unfinished", 5), ("single", 5), ("hostile", 13), ("empty", 0)]:
+        for name, charts in [("whole", 11), ("unfinished", 5), ("single", 5), ("hostile", 13), ("settings", 5),
+                             ("empty", 0), ("comparison", 11)]:
             check_every_look(browser, folder, name, charts)
+        browser.open(os.path.join(folder, "settings.html"), width=WIDE)
+        check_settings_on_paper(browser)
+        check_without_script(browser, os.path.join(folder, "settings.html"))
         browser.open(os.path.join(folder, "whole.html"), width=PHONE, phone=True)
         check_touch(browser)
         check_quiet(browser, "touching:")
@@ -219,9 +294,10 @@ def take_screenshots(folder, report):
         for look, width, dark in [("light", WIDE, False), ("dark", WIDE, True), ("phone", PHONE, False)]:
             browser.open(report, width=width, dark=dark, scale=1.5, phone=width == PHONE)
             check_quiet(browser, report)
-            for part, selector in [("top", "body"), ("figures", "#figures h2"), ("bias", "#figures figure:nth-of-type(3)")]:
+            for part, selector, height in [("top", "body", 1200), ("figures", "#figures h2", 1200),
+                                           ("bias", "#figures figure:nth-of-type(3)", 1140)]:
                 top = browser.evaluate("document.querySelector('%s').getBoundingClientRect().top + scrollY" % selector)
-                clip = {"x": 0, "y": max(0, top - 24), "width": width, "height": SHOT_HEIGHT, "scale": 1}
+                clip = {"x": 0, "y": max(0, top - 24), "width": width, "height": height, "scale": 1}
                 shot = browser.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
                 save(os.path.join(folder, "report-%s-%s.png" % (part, look)), shot["data"])
         save(os.path.join(folder, "report.pdf"), browser.send("Page.printToPDF", printBackground=True)["data"])

@@ -92,9 +92,10 @@ class Browser:
             else:
                 return answer["result"]
 
-    def open(self, path, width=1200, height=900, dark=False, scale=1, phone=False):
-        """Loads the file anew; returns when it is drawn."""
+    def open(self, path, width=1200, height=900, dark=False, scale=1, phone=False, script=True):
+        """Loads the file anew; returns when it is drawn or, without scripts, loaded."""
         self.events.clear()
+        self.send("Emulation.setScriptExecutionDisabled", value=not script)
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale,
                   mobile=phone)
         self.send("Emulation.setTouchEmulationEnabled", enabled=phone)
@@ -106,7 +107,8 @@ class Browser:
             if message is None:
                 raise BrowserError("%s was not loaded within %d s" % (path, TIMEOUT))
             self.events.append(message)
-        self.settle()
+        if script:
+            self.settle()
 
     def set_dark(self, dark):
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]

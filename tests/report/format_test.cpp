@@ -40,6 +40,14 @@ TEST(Base64, PadsToFourDigits) {
   EXPECT_EQ(base64("foob\xff\xfe"), "Zm9vYv/+");
 }
 
+TEST(Shortened, CountsCharacters) {
+  EXPECT_EQ(shortened("", 3), "");
+  EXPECT_EQ(shortened("abc", 3), "abc");
+  EXPECT_EQ(shortened("abcd", 3), "ab…");
+  EXPECT_EQ(shortened("äöü", 3), "äöü");
+  EXPECT_EQ(shortened("äöüß", 3), "äö…");
+}
+
 TEST(Numbers, AreWrittenForPeople) {
   EXPECT_EQ(grouped(0), "0");
   EXPECT_EQ(grouped(999), "999");
@@ -49,6 +57,9 @@ TEST(Numbers, AreWrittenForPeople) {
   EXPECT_EQ(percent(record::measure_of({78.34})), "78.3");
   EXPECT_EQ(percent(record::measure_of({78.0, 79.0})), "78.5 ± 0.7");
   EXPECT_EQ(percent(std::nan("")), "NaN");
+  EXPECT_EQ(signed_points(record::measure_of({1.0, 2.0})), "+1.5 ± 0.7");
+  EXPECT_EQ(signed_points(record::measure_of({-1.26})), "-1.3");
+  EXPECT_EQ(signed_points({}), "–");
   EXPECT_EQ(steps(record::measure_of({1200.0, 1400.0})), "1,300 ± 141");
   EXPECT_EQ(steps(record::measure_of({std::nan("")})), "NaN");
   EXPECT_EQ(duration(59.4), "59 s");

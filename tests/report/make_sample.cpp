@@ -1,6 +1,6 @@
 // usage: renorm_report_sample DIR
 // Writes reports of invented results into DIR: whole.html, unfinished.html, single.html, hostile.html,
-// empty.html.
+// settings.html, empty.html, comparison.html.
 #include <cstdio>
 #include <exception>
 
@@ -13,7 +13,11 @@ namespace {
 void write_samples(const std::string& folder) {
   using renorm::report::html;
   namespace samples = renorm::report::testing;
-  const renorm::report::ReportExtras extras{samples::small_png(), "The first images of the first classes."};
+  const std::string png = samples::small_png();
+  const std::string data =
+      "strokes:classes=50,train=200,test=40,ink=1,jitter=0.25,decoy=0.7,decoy-ink=0.9,amplitude=0.15";
+  const renorm::report::ReportExtras extras{png, data + ": one row per class",
+                                            renorm::report::WhyPanel{data, png, png, png, png}};
   const auto write = [&](const char* name, const renorm::record::Results& results) {
     renorm::write_atomically(folder + "/" + name + ".html", html(results, extras));
   };
@@ -21,7 +25,12 @@ void write_samples(const std::string& folder) {
   write("unfinished", samples::unfinished_experiment());
   write("single", samples::single_run());
   write("hostile", samples::hostile_experiment());
+  write("settings", samples::settings_experiment());
   write("empty", {});
+  renorm::write_atomically(
+      folder + "/comparison.html",
+      renorm::report::comparison_html(
+          {{"first", samples::whole_experiment()}, {"second", samples::unfinished_experiment()}}, extras));
 }
 
 }  // namespace

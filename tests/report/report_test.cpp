@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "pages.h"
 #include "report/format.h"
 #include "samples.h"
 
@@ -14,38 +14,10 @@ namespace renorm::report {
 namespace {
 
 using record::Results;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t i = text.find(part); i != std::string::npos; i = text.find(part, i + part.size())) ++found;
-  return found;
-}
-
-// Between the first `begin` and the next `end`.
-std::string between(const std::string& text, const std::string& begin, const std::string& end) {
-  const size_t from = text.find(begin);
-  if (from == std::string::npos) return "";
-  const size_t to = text.find(end, from + begin.size());
-  return text.substr(from + begin.size(), to - from - begin.size());
-}
-
-// The page without the text of scripts and styles, which are ours and the charting library's.
-std::string markup(std::string page) {
-  for (const char* name : {"script", "style"}) {
-    const std::string end = std::string("</") + name + ">";
-    size_t from = 0;
-    while ((from = page.find(std::string("<") + name, from)) != std::string::npos) {
-      const size_t to = page.find(end, from);
-      if (to == std::string::npos) return "not closed: " + std::string(name);
-      page.erase(from, to + end.size() - from);
-    }
-  }
-  return page;
-}
+using testing::between;
+using testing::contains;
+using testing::count;
+using testing::markup;
 
 // The tags of the page, from '<' to '>', without quoted text.
 std::vector<std::string> tags_of(const std::string& page) {
@@ -64,17 +36,16 @@ std::vector<std::string> tags_of(const std::string& page) {
 }
 
 std::vector<Results> all_samples() {
-  return {testing::whole_experiment(), testing::unfinished_experiment(), testing::single_run(),
-          testing::hostile_experiment(), Results{}};
+  return {testing::whole_experiment(),   testing::unfinished_experiment(), testing::single_run(),
+          testing::hostile_experiment(), testing::settings_experiment(),   Results{}};
 }
 
 TEST(Report, FetchesNothing) {
   for (const Results& results : all_samples()) {
     const std::string page = html(results, {testing::small_png(), "data"});
     const std::string text = markup(page);
-    for (const char* attribute : {" src=", " href="}) {
-      EXPECT_EQ(count(text, std::string(attribute) + "\""), count(text, std::string(attribute) + "\"data:"));
-    }
+    EXPECT_EQ(count(text, " src=\""), count(text, " src=\"data:"));
+    EXPECT_EQ(count(text, " href=\""), count(text, " href=\"data:") + count(text, " href=\"#"));
     for (const std::string& tag : tags_of(page)) {
       for (const char* loader : {"<iframe", "<object", "<embed", "<video", "<audio", "srcset", "<base"}) {
         EXPECT_FALSE(contains(tag, loader)) << tag;
@@ -91,18 +62,19 @@ TEST(Report, HasTheContentInOrder) {
   const std::string page = html(testing::whole_experiment(), {testing::small_png(), "First images"});
   size_t place = 0;
   for (const char* part : {"<h1>Sample for the test of the report</h1>",
+                           "4 of 6 claims hold, 1 does not hold, 1 is not resolved.",
                            "Finished: 10 arms, 3 seeds, 4,000 steps each.",
+                           "id=\"figures\"",
+                           "data-kind=\"accuracy\"",
+                           "not in the paper",
+                           "id=\"table\"",
+                           "paper 78.3",
+                           "paper 72.8",
                            "id=\"claims\"",
                            "✓</span> holds",
                            "✗</span> does not hold",
                            "?</span> not resolved",
                            "How a verdict is reached: the difference",
-                           "id=\"table\"",
-                           "paper 78.3",
-                           "paper 72.8",
-                           "id=\"figures\"",
-                           "data-kind=\"accuracy\"",
-                           "not in the paper",
                            "id=\"clipping\"",
                            "data-field=\"r_clipped\"",
                            "data-field=\"d_max\"",
@@ -118,7 +90,6 @@ TEST(Report, HasTheContentInOrder) {
   }
   EXPECT_EQ(count(page, "data-kind=\"accuracy\""), 4u);
   EXPECT_EQ(count(page, "data-colour=\"reference\""), 3u);  // i.i.d. batchnorm in the other figures
-  EXPECT_TRUE(contains(page, "4 of 6 claims hold, 1 does not hold, 1 is not resolved."));
 }
 
 TEST(Report, HoldsTheResultsAsJson) {
@@ -170,6 +141,23 @@ TEST(Report, ShowsASingleRunWithoutThePaper) {
   EXPECT_FALSE(contains(tags, "±"));
   EXPECT_EQ(count(tags, "data-kind=\"accuracy\""), 1u);
   EXPECT_FALSE(contains(tags, "id=\"data\""));
+}
+
+TEST(Report, ExplainsWhyWithImages) {
+  const std::string without = html(testing::whole_experiment(), {});
+  EXPECT_FALSE(contains(without, "id=\"why\""));
+  ReportExtras extras;
+  extras.why = WhyPanel{"strokes:decoy=<1>", "image", "meant", "decoy", "partner"};
+  const std::string page = html(testing::whole_experiment(), extras);
+  const std::string panel = between(page, "id=\"why\"", "</section>");
+  for (const char* png : {"image", "meant", "decoy", "partner"}) {
+    EXPECT_EQ(count(panel, "src=\"data:image/png;base64," + base64(png) + "\""), 1u) << png;
+  }
+  EXPECT_TRUE(contains(panel, "√31 ≈ 5.6"));
+  EXPECT_TRUE(contains(panel, "√15 ≈ 3.9"));
+  EXPECT_TRUE(contains(panel, "strokes:decoy=&lt;1&gt;"));
+  EXPECT_LT(page.find("id=\"figures\""), page.find("id=\"why\""));
+  EXPECT_LT(page.find("id=\"why\""), page.find("id=\"table\""));
 }
 
 TEST(Report, SaysWhereAValueIsNotANumber) {

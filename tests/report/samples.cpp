@@ -163,6 +163,28 @@ void add_claims(Results* results) {
   };
 }
 
+// Two figures over settings, all of whose texts are these.
+void add_settings(const std::string& text, const std::string& other, Results* results) {
+  for (const bool is_map : {false, true}) {
+    record::Figure figure{is_map ? "map" : "line", text, other, false};
+    figure.data = text;
+    figure.model = other;
+    figure.x = record::Axis{text, true};
+    if (is_map) figure.y = record::Axis{other, false};
+    results->figures.push_back(figure);
+    for (int i = 1; i <= 2; ++i) {
+      Arm arm = results->arms[3];
+      arm.figure = figure.id;
+      arm.label = other;
+      arm.x = record::Place{1.0 * i, text};
+      arm.y = record::Place{1.0 * i, other};
+      arm.series = i == 1 ? text : other;
+      arm.others = {{text, record::measure_of({1.0})}};
+      results->arms.push_back(arm);
+    }
+  }
+}
+
 }  // namespace
 
 Results whole_experiment() {
@@ -233,6 +255,8 @@ Results hostile_experiment() {
   results.arms[1].training[7].loss = std::numeric_limits<double>::infinity();
   results.arms[2].name = std::string(3000, 'w');
   results.arms[2].label = std::string(300, 'w');
+  results.measure = breakout;
+  add_settings(breakout, quotes, &results);
   return results;
 }
 

@@ -92,7 +92,9 @@ TEST(Thin, TakesQuantitiesThatAreNoNumbers) {
 }
 
 TEST(Thin, APageOfLongRunsStaysSmall) {
-  const ReportExtras extras = {std::string(600'000, 'x'), "a contact sheet"};
+  ReportExtras extras = {std::string(600'000, 'x'), "a contact sheet"};
+  const std::string image(5'000, 'x');
+  extras.why = WhyPanel{"strokes:decoy=1", image, image, image, image};
   EXPECT_LT(html(results_of({long_run()}), extras).size(), kMaxPageBytes);
   Arm shorter = long_run();
   shorter.training.resize(5000);

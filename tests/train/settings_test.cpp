@@ -65,8 +65,8 @@ TEST(SettingsTable, KeepsEachGroupTogether) {
   for (const Setting& setting : settings()) {
     if (groups.empty() || groups.back() != setting.group) groups.push_back(setting.group);
   }
-  EXPECT_EQ(groups, (std::vector<std::string>{"Data", "Own images (folder:DIR)", "Step", "Model", "Length",
-                                              "Optimization", "Run"}));
+  EXPECT_EQ(groups, (std::vector<std::string>{"Data", "Own images (folder:DIR)", "Objective", "Step", "Model",
+                                              "Length", "Optimization", "Run"}));
 }
 
 // A value unlike the default for every setting; a field that two settings share or that is forgotten shows.
@@ -81,6 +81,7 @@ TEST(SettingsTable, ReachesEveryFieldOnItsOwn) {
     if (setting.name == "sampler") text = "labels:16x2";
     if (setting.name == "norm") text = "native";
     if (setting.name == "clip") text = "3,5";
+    if (setting.name == "objective") text = "metric";
     if (setting.name == "optimizer") text = "sgd";
     if (setting.name == "lr-schedule") text = "cosine";
     if (setting.name == "flip") text = "0.25";
