@@ -11,7 +11,7 @@
 
 namespace renorm::data {
 
-// What an image is composed of: characters by their numbers, and factors on their ink.
+// The parts of an image: characters by their numbers, and factors on their ink.
 struct Composition {
   int64_t character = 0;
   double ink = 1.0;

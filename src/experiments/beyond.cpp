@@ -145,7 +145,7 @@ ExperimentKind make_batch_size() {
   return kind;
 }
 
-// What the paper leaves to future work: momentum, r_max and d_max, and the length of the hold.
+// The paper leaves momentum, r_max, d_max and the length of the hold to future work.
 
 constexpr std::array<double, 5> kMomenta = {0.001, 0.003, 0.01, 0.03, 0.1};
 struct FinalLimits {
@@ -339,29 +339,8 @@ ExperimentKind make_recurrent() {
 
 }  // namespace
 
-const ExperimentKind& bias() {
-  static const ExperimentKind kind = make_bias();
-  return kind;
-}
-
-const ExperimentKind& batch_size() {
-  static const ExperimentKind kind = make_batch_size();
-  return kind;
-}
-
-const ExperimentKind& settings() {
-  static const ExperimentKind kind = make_settings();
-  return kind;
-}
-
-const ExperimentKind& metric() {
-  static const ExperimentKind kind = make_metric();
-  return kind;
-}
-
-const ExperimentKind& recurrent() {
-  static const ExperimentKind kind = make_recurrent();
-  return kind;
+std::vector<ExperimentKind> beyond_the_paper() {
+  return {make_bias(), make_batch_size(), make_settings(), make_metric(), make_recurrent()};
 }
 
 }  // namespace renorm::experiments

@@ -89,8 +89,8 @@ Origin origin_of(const record::Arm& arm, const record::Results& results) {
   return origin;
 }
 
-// What an option has changed in all arms: of the first arm that differs from its usual origin; nullopt if
-// none does.
+// The value of the first arm that differs from its usual origin; an option changes all arms. nullopt if none
+// differs.
 template <typename Field>
 std::optional<Field> changed(const record::Results& results, const record::Results& usual,
                              Field Origin::*field) {
@@ -107,8 +107,11 @@ std::optional<Field> changed(const record::Results& results, const record::Resul
 }  // namespace
 
 const std::vector<ExperimentKind>& experiment_kinds() {
-  static const std::vector<ExperimentKind> kinds = {paper(),    bias(),   batch_size(),
-                                                    settings(), metric(), recurrent()};
+  static const std::vector<ExperimentKind> kinds = [] {
+    std::vector<ExperimentKind> all = beyond_the_paper();
+    all.insert(all.begin(), paper());
+    return all;
+  }();
   return kinds;
 }
 

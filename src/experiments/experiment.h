@@ -70,7 +70,7 @@ struct Length {
   int64_t evaluations;  // per run
 };
 
-// What arms share: settings, data, net and length.
+// Settings, data, net and length that arms share.
 struct Recipe {
   train::Config settings;
   std::vector<Length> lengths;  // one per size of the experiment

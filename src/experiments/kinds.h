@@ -1,6 +1,8 @@
 // The experiments of `renorm reproduce`.
 #pragma once
 
+#include <vector>
+
 #include "experiments/experiment.h"
 
 namespace renorm::experiments {
@@ -9,19 +11,12 @@ namespace renorm::experiments {
 // samplers that are biased for it.
 const ExperimentKind& paper();
 
-// Accuracy against the images per label in a minibatch, for three norms.
-const ExperimentKind& bias();
-
-// Accuracy against the number of images that are normalized together, for three norms.
-const ExperimentKind& batch_size();
-
-// Accuracy of Batch Renorm against momentum, limits and hold.
-const ExperimentKind& settings();
-
-// Recall of embeddings on classes that were not trained on, for minibatches of P labels with K images.
-const ExperimentKind& metric();
-
-// Characters read row by row by an LSTM, and tested with more rows.
-const ExperimentKind& recurrent();
+// In this order:
+//   bias        accuracy against the images per label in a minibatch, for three norms
+//   batch-size  accuracy against the number of images that are normalized together, for three norms
+//   settings    accuracy of Batch Renorm against momentum, limits and hold
+//   metric      recall of embeddings on classes that were not trained on, for minibatches of P labels with K
+//   images recurrent   characters read row by row by an LSTM, and tested with more rows
+std::vector<ExperimentKind> beyond_the_paper();
 
 }  // namespace renorm::experiments

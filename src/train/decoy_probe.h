@@ -1,5 +1,5 @@
-// What a classifier makes of images that show two characters (data/stroke_overlay.h), by what else is in the
-// minibatch: the reason for the loss on 16 x 2 minibatches.
+// How often a classifier prefers the right one of two characters in an image (data/stroke_overlay.h), by the
+// other images of the minibatch. This shows the reason for the loss on 16 x 2 minibatches.
 #pragma once
 
 #include <cstdint>

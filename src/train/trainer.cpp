@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -347,48 +346,34 @@ int64_t Trainer::parameter_count() const {
   return count;
 }
 
-record::EvaluationRecord Trainer::evaluate_test() {
-  if (config_.objective == Objective::kMetric) return evaluate_recall();
-  Stopwatch watch;
-  const auto classes = static_cast<int64_t>(dataset_.description.classes.size());
-  record::EvaluationRecord record;
-  record.step = steps_done_;
-  record.epoch = epochs_done();
-  record.split = "test";
-  const Evaluation raw = evaluate(*model_, *dataset_.test, classes, group_);
-  record.images = raw.images;
-  if (dataset_.test->is_slow()) record.skipped_images = raw.skipped;
-  record.raw = {raw.accuracy(), raw.loss};
-  record.averaged = record.raw;
-  if (average_) {
-    const WeightAverage::Applied applied(*average_);
-    const Evaluation averaged = evaluate(*model_, *dataset_.test, classes, group_);
-    record.averaged = {averaged.accuracy(), averaged.loss};
+// Recall is computed by every process.
+Trainer::TestFigures Trainer::measure_test() {
+  if (auto* net = dynamic_cast<models::MetricNet*>(model_.get())) {
+    const Recall recall = recall_of(*net, *dataset_.test);
+    return {recall.images, recall.skipped, {recall.at_1, std::nan("")}, recall.at_5};
   }
-  record.seconds = watch.lap();
-  return record;
+  const auto classes = static_cast<int64_t>(dataset_.description.classes.size());
+  const Evaluation result = evaluate(*model_, *dataset_.test, classes, group_);
+  return {result.images, result.skipped, {result.accuracy(), result.loss}, std::nullopt};
 }
 
-// Every process computes all of it.
-record::EvaluationRecord Trainer::evaluate_recall() {
+record::EvaluationRecord Trainer::evaluate_test() {
   Stopwatch watch;
-  auto& net = dynamic_cast<models::MetricNet&>(*model_);
-  constexpr double kNoLoss = std::numeric_limits<double>::quiet_NaN();
   record::EvaluationRecord record;
   record.step = steps_done_;
   record.epoch = epochs_done();
-  record.split = "unseen";
-  const Recall raw = recall_of(net, *dataset_.test);
-  record.images = raw.images;
-  if (dataset_.test->is_slow()) record.skipped_images = raw.skipped;
-  record.raw = {raw.at_1, kNoLoss};
-  Recall averaged = raw;
+  const TestFigures raw = measure_test();
+  TestFigures averaged = raw;
   if (average_) {
     const WeightAverage::Applied applied(*average_);
-    averaged = recall_of(net, *dataset_.test);
+    averaged = measure_test();
   }
-  record.averaged = {averaged.at_1, kNoLoss};
-  record.recall_at_5 = averaged.at_5;
+  record.split = raw.recall_at_5 ? "unseen" : "test";
+  record.images = raw.images;
+  if (dataset_.test->is_slow()) record.skipped_images = raw.skipped;
+  record.raw = raw.score;
+  record.averaged = averaged.score;
+  record.recall_at_5 = averaged.recall_at_5;
   record.seconds = watch.lap();
   return record;
 }

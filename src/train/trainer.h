@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,7 +92,13 @@ class Trainer {
   void check_gradients(double norm) const;
   // LibTorch's norms move their averages in each pass. A step of several passes begins with a copy of them.
   void keep_buffers(int64_t examples);
-  record::EvaluationRecord evaluate_recall();
+  struct TestFigures {
+    int64_t images;
+    int64_t skipped;
+    record::Score score;
+    std::optional<double> recall_at_5;  // of embeddings
+  };
+  TestFigures measure_test();  // with the weights of the model
   // Discards the passes of an unfinished step.
   void abandon_step();
 

@@ -217,7 +217,8 @@ TEST(CommandOf, SaysWhatIsNotUsual) {
 }
 
 TEST(CommandOf, NamesTheExperimentAndWhatAllRecipesShare) {
-  EXPECT_EQ(command_of(blank_results(make_experiment(bias(), {}))), "renorm reproduce bias --quick");
+  EXPECT_EQ(command_of(blank_results(make_experiment(experiment_named("bias"), {}))),
+            "renorm reproduce bias --quick");
   ExperimentOptions options;
   options.steps = 1300;  // usual for one recipe, not for the other
   EXPECT_EQ(command_of(blank_results(make_experiment(paper(), options))),
