@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/errors.h"
 #include "base/files.h"
 #include "base/private_folder.h"
@@ -94,7 +95,12 @@ Finding blas() {
 }
 
 Finding onednn() {
-  if (at::hasMKLDNN()) return {"onednn", "used by LibTorch for convolutions"};
+  if (at::hasMKLDNN()) {
+    return {"onednn", fmt::format("used by LibTorch for convolutions{}",
+                                  has_incomplete_amx(cpu_report())
+                                      ? "; without AMX, which this virtual machine reports incompletely"
+                                      : "")};
+  }
   return {"onednn", "not in this LibTorch", "convolutions are slower: use a LibTorch built with oneDNN"};
 }
 

@@ -15,6 +15,7 @@
 #include <new>
 #include <thread>
 
+#include "base/cpu.h"
 #include "base/errors.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -229,6 +230,7 @@ int run_reporting(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A write beyond 'ulimit -f' fails like one to a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  renorm::avoid_incomplete_amx();
   const int code = renorm::cli::run_reporting(argc, argv);
   if (!renorm::dist::is_thread_left_behind()) return code;
   std::fflush(nullptr);

@@ -1,4 +1,5 @@
 """What the tests of the Python package share."""
+import os
 import unittest
 
 import torch
@@ -9,6 +10,21 @@ VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")
 has_compile = VERSION >= (2, 4)
 has_func = hasattr(torch, "func")
 recognises_recomputation = hasattr(torch._C, "_current_graph_task_id")
+
+
+def avoid_incomplete_amx():
+    """As src/base/cpu.h: a virtual machine that reports AMX without CPUID leaf 0x1D. oneDNN reads the variable later."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            lines = [line.partition(":") for line in file]
+    except OSError:
+        return
+    values = {name.strip(): value for name, _, value in lines}
+    if "amx_tile" in values.get("flags", "").split() and int(values["cpuid level"]) < 0x1D:
+        os.environ.setdefault("DNNL_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+avoid_incomplete_amx()
 
 
 class Case(unittest.TestCase):
