@@ -1,6 +1,8 @@
 // The engine of a group, and how the processes of a launch meet.
 #pragma once
 
+#include <torch/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <exception>
