@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "models/blocks.h"
+#include "models/lstm.h"
 #include "models/model.h"
 #include "train/threads.h"
 
@@ -34,18 +35,20 @@ constexpr const char* kExamples = R"(Examples:
   renorm models
   renorm models convnet:16/2,32/2,64 --size 28 --classes 10 --layers)";
 
-// A norm that computes nothing and records the output shape of the convolution before it. One image is then
-// enough in training mode, which includes an auxiliary head.
+// A norm that computes nothing and records its uses and the shape of its input. One image is then enough in
+// training mode, which includes an auxiliary head.
 class WatchedNorm : public BatchRenorm2dImpl {
  public:
   using BatchRenorm2dImpl::BatchRenorm2dImpl;
 
   torch::Tensor forward(const torch::Tensor& input) override {
     shape = input.sizes().vec();
+    ++uses;
     return input;
   }
 
   std::vector<int64_t> shape;
+  int64_t uses = 0;
 };
 
 struct Layer {
@@ -87,6 +90,17 @@ Layer describe(const std::string& name, models::ConvNormImpl& layer) {
   return result;
 }
 
+Layer describe(const std::string& name, models::StepUnitImpl& layer) {
+  int64_t uses = 0;
+  for (const torch::nn::AnyModule& norm : layer.norms) uses += norm.get<WatchedNorm>().uses;
+  return {name,
+          fmt::format("product of {} rows, {}", uses, layer.norms.size() == 1 ? "norm" : "norm per row"),
+          std::to_string(layer.weight.size(0)),
+          count_parameters(layer),
+          layer.weight.numel() * uses,
+          true};
+}
+
 Layer describe(const std::string& name, torch::nn::LinearImpl& layer) {
   return {name,
           "linear",
@@ -101,6 +115,8 @@ std::vector<Layer> layers_of(const torch::nn::Module& model) {
   for (const auto& module : model.named_modules(/*name_prefix=*/"", /*include_self=*/false)) {
     if (auto* conv = module.value()->as<models::ConvNormImpl>())
       layers.push_back(describe(module.key(), *conv));
+    if (auto* unit = module.value()->as<models::StepUnitImpl>())
+      layers.push_back(describe(module.key(), *unit));
     if (auto* linear = module.value()->as<torch::nn::LinearImpl>()) {
       layers.push_back(describe(module.key(), *linear));
     }
@@ -189,11 +205,10 @@ void print_all(const ModelsOptions& options) {
   const std::vector<Listed> all = list_all(options, &unfit);
   print_overview(all);
   fmt::print(
-      "\nLayers are convolutions and linear layers; multiply-adds are those of a forward pass of one image. "
-      "The\n"
-      "weights of the norms are fixed at 1; `renorm train --norm-scale` adds one parameter per channel. More "
-      "about\n"
-      "one model: renorm models MODEL [--layers] [--size PIXELS] [--channels N] [--classes N]\n");
+      "\nLayers are convolutions, products of an LSTM and linear layers; multiply-adds are those of a\n"
+      "forward pass of one image. The weights of the norms are fixed at 1; `renorm train --norm-scale`\n"
+      "adds one parameter per channel. More about one model:\n"
+      "renorm models MODEL [--layers] [--size PIXELS] [--channels N] [--classes N]\n");
   if (!unfit.empty()) fmt::print("\nNot listed:\n{}\n", fmt::join(unfit, "\n"));
   if (!options.layers) return;
   for (const Listed& listed : all) {

@@ -1,10 +1,10 @@
-// An LSTM that reads an image row by row, with norms inside the cell.
+#include "models/lstm.h"
+
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <torch/nn/init.h>
 
-#include <utility>
-#include <vector>
+#include <algorithm>
 
 #include "base/errors.h"
 #include "base/text.h"
@@ -39,31 +39,6 @@ LstmSpec parse_lstm(const std::string& text) {
   }
   return spec;
 }
-
-// A product with a matrix, and the norm of the step: one norm for all steps, or one for each. Steps beyond
-// the last one use its norm.
-class StepUnitImpl : public torch::nn::Module {
- public:
-  StepUnitImpl(int64_t in, int64_t out, int64_t steps, const MakeNorm& make_norm) {
-    count_weights(in * out);
-    weight_ = register_parameter("weight", torch::empty({out, in}));
-    torch::nn::init::kaiming_normal_(weight_, /*a=*/0.0, torch::kFanIn, torch::kLinear);
-    for (int64_t i = 0; i < steps; ++i) {
-      norms_.push_back(make_norm(out, Activation::kNone));
-      register_module(steps == 1 ? "norm" : fmt::format("norm{}", i + 1), norms_.back().ptr());
-    }
-  }
-
-  torch::Tensor forward(const torch::Tensor& x, size_t step) {
-    const torch::Tensor y = torch::linear(x, weight_.to(x.scalar_type())).unsqueeze(2).unsqueeze(3);
-    return kGain * norms_[std::min(step, norms_.size() - 1)].forward(y).flatten(1);
-  }
-
- private:
-  torch::Tensor weight_;
-  std::vector<torch::nn::AnyModule> norms_;
-};
-TORCH_MODULE(StepUnit);
 
 class Lstm : public Classifier {
  public:
@@ -111,6 +86,21 @@ std::shared_ptr<Classifier> make_lstm(const Spec& spec, const InputShape& input,
 }
 
 }  // namespace
+
+StepUnitImpl::StepUnitImpl(int64_t in, int64_t out, int64_t steps, const MakeNorm& make_norm) {
+  count_weights(in * out);
+  weight = register_parameter("weight", torch::empty({out, in}));
+  torch::nn::init::kaiming_normal_(weight, /*a=*/0.0, torch::kFanIn, torch::kLinear);
+  for (int64_t i = 0; i < steps; ++i) {
+    norms.push_back(make_norm(out, Activation::kNone));
+    register_module(steps == 1 ? "norm" : fmt::format("norm{}", i + 1), norms.back().ptr());
+  }
+}
+
+torch::Tensor StepUnitImpl::forward(const torch::Tensor& x, size_t step) {
+  const torch::Tensor y = torch::linear(x, weight.to(x.scalar_type())).unsqueeze(2).unsqueeze(3);
+  return kGain * norms[std::min(step, norms.size() - 1)].forward(y).flatten(1);
+}
 
 Entry lstm_entry() {
   return {{"lstm", "lstm[:WIDTH[,steps]]", "An LSTM over the rows of the image, with norms inside the cell",

@@ -197,6 +197,10 @@ complains "did you mean 'convnet'?"
 quietly 0 models
 for model in inception-v3 resnet18 resnet50; do prints "$model"; done
 for model in inception-small resnet-small convnet; do prints "$model"; done
+# Products of an LSTM count once per layer, their multiply-adds once per row; the first row has no state before it.
+quietly 0 models lstm:8 --layers
+prints "layers         3, 2 of them normalized"
+prints "multiply-adds  19,264 for one image forward"  # 20 x 20 x 32 + 19 x 8 x 32 + 8 x 200
 quietly 0 doctor
 for name in renorm libtorch simd threads blas onednn processes cache; do
   prints " $name "
