@@ -39,4 +39,9 @@ std::vector<NamedTensor> named_parameters(const torch::nn::Module& model) {
   return collector.take();
 }
 
+int64_t first_non_finite(const torch::Tensor& tensor) {
+  const torch::Tensor bad = torch::isfinite(tensor.detach()).logical_not().flatten().nonzero();
+  return bad.numel() == 0 ? -1 : bad[0].item<int64_t>();
+}
+
 }  // namespace renorm::train

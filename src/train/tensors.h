@@ -47,4 +47,7 @@ inline bool pairs_up(const at::Tensor& a, const at::Tensor& b, at::ScalarType ty
 // Raw writes are invisible to autograd; a backward pass that needs the old values must fail.
 inline void mark_written(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
 
+// The place of the first value that is not finite, counted as if the tensor were flat; -1 if all are finite.
+int64_t first_non_finite(const torch::Tensor& tensor);
+
 }  // namespace renorm::train

@@ -60,20 +60,9 @@ void check_processes(const Config& config, int processes) {
   }
 }
 
-int64_t first_non_finite(const torch::Tensor& tensor) {
-  const torch::Tensor bad = torch::isfinite(tensor.detach()).logical_not().flatten().nonzero();
-  return bad.numel() == 0 ? -1 : bad[0].item<int64_t>();
-}
-
-void check_images(const torch::Tensor& images, const std::vector<data::Draw>& draws, int64_t step) {
-  // One sum detects it; the search for the place is slower.
-  if (std::isfinite(images.sum().item<double>())) return;
-  const int64_t place = first_non_finite(images);
-  if (place < 0) return;  // finite values whose sum overflows
-  const int64_t example = draws[place / (images.numel() / images.size(0))].index;
-  throw NonFiniteError(fmt::format(
-      "step {}: the input of training example {} is not finite; check the data with 'renorm data'", step,
-      example));
+PassPlan plan_of(const Config& config, const data::Description& data, const dist::Group* group) {
+  const int64_t share = config.workers * config.minibatch / (group == nullptr ? 1 : group->size());
+  return {config.steps, group == nullptr ? 0 : group->rank() * share, share, examples_per_pass(config, data)};
 }
 
 }  // namespace
@@ -85,15 +74,16 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
     : config_(std::move(config)),
       dataset_(std::move(dataset)),
       group_(group),
-      sampler_(data::parse_sampler(config_.sampler), shape_of(config_), dataset_.train->labels(),
-               static_cast<int64_t>(dataset_.description.classes.size()), config_.seed),
+      plan_(plan_of(config_, dataset_.description, group)),
+      stream_(*dataset_.train,
+              {data::parse_sampler(config_.sampler), shape_of(config_), dataset_.train->labels(),
+               static_cast<int64_t>(dataset_.description.classes.size()), config_.seed},
+              plan_),
       model_(build_model(config_, dataset_.description, make_norm)),
       layers_(batch_renorm_layers(*model_)),
       parameters_(named_parameters(*model_)),
       optimizer_(make_optimizer(optimizer_of(config_), parameters_)),
-      learning_rate_{config_.lr_schedule, config_.lr, config_.lr_final, config_.warmup, config_.steps},
-      pass_(examples_per_pass(config_, dataset_.description)),
-      share_(config_.workers * config_.minibatch / (group == nullptr ? 1 : group->size())) {
+      learning_rate_{config_.lr_schedule, config_.lr, config_.lr_final, config_.warmup, config_.steps} {
   check_groups(config_, dataset_.description);
   if (group_ != nullptr) {
     check_processes(config_, group_->size());
@@ -103,7 +93,6 @@ Trainer::Trainer(Config config, data::Dataset dataset, const models::MakeNorm& m
   }
   if (config_.ema_decay > 0.0) average_ = std::make_unique<WeightAverage>(*model_, config_.ema_decay);
   model_->train();
-  start_stream();
 }
 
 void Trainer::synchronize_layers() {
@@ -114,49 +103,13 @@ void Trainer::synchronize_layers() {
   for (const NamedLayer& named : layers_) named.layer->options.processes(processes);
 }
 
-void Trainer::start_stream() {
-  drawn_step_ = steps_done_;
-  drawn_ = 0;
-  examples_.clear();
-  stream_ = std::make_unique<data::BatchStream>(*dataset_.train, [this] { return next_draws(); });
-}
-
-// Whole passes, step by step; a pass does not extend into the next step.
-std::vector<data::Draw> Trainer::next_draws() {
-  if (drawn_ == share_ || examples_.empty()) {
-    if (!examples_.empty()) ++drawn_step_;
-    // Nothing is loaded in advance beyond the last step.
-    if (drawn_step_ >= config_.steps && drawn_step_ > steps_done_) return {};
-    examples_ = sampler_.step(drawn_step_);
-    drawn_ = 0;
-  }
-  std::vector<data::Draw> draws;
-  const int64_t first = group_ == nullptr ? 0 : group_->rank() * share_;
-  for (const int64_t last = std::min(share_, drawn_ + pass_); drawn_ < last; ++drawn_) {
-    const auto place = static_cast<uint64_t>(first + drawn_);
-    draws.push_back({examples_[place], static_cast<uint64_t>(drawn_step_) * examples_.size() + place});
-  }
-  return draws;
-}
-
 data::DrawnBatch Trainer::load_pass() {
-  std::optional<data::DrawnBatch> drawn;
-  const auto load = [&] {
-    drawn = stream_->next();
-    if (!drawn) {  // a step beyond the end of the run
-      start_stream();
-      drawn = stream_->next();
-    }
-    check_images(drawn->batch.images, drawn->draws, steps_done_ + 1);
-  };
   // Synchronized layers communicate, so a process that has no images must not leave the others alone in the
   // pass.
-  if (group_ == nullptr || !config_.sync_norm) {
-    load();
-    return std::move(*drawn);
-  }
+  if (group_ == nullptr || !config_.sync_norm) return stream_.next(steps_done_);
+  std::optional<data::DrawnBatch> drawn;
   try {
-    group_->together(load);
+    group_->together([&] { drawn = stream_.next(steps_done_); });
   } catch (...) {
     error_is_shared_ = true;
     throw;
@@ -211,7 +164,7 @@ void Trainer::check_gradients(double norm) const {
 
 void Trainer::keep_buffers(int64_t examples) {
   buffers_before_.clear();
-  if (!layers_.empty() || examples <= pass_) return;
+  if (!layers_.empty() || examples <= plan_.pass) return;
   for (const torch::Tensor& buffer : model_->buffers()) buffers_before_.push_back(buffer.clone());
 }
 
@@ -223,13 +176,13 @@ void Trainer::abandon_step() {
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(buffers_before_[i]);
   }
   for (NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad() = torch::Tensor();
-  start_stream();
+  stream_.restart(steps_done_);
 }
 
 void Trainer::run_passes(StepResult* result) {
-  for (int64_t done = 0; done < share_;) {
+  for (int64_t done = 0; done < plan_.share;) {
     if (done > 0 && group_ != nullptr) group_->check_members();
-    done += run_pass(result, share_ - done <= pass_);
+    done += run_pass(result, plan_.share - done <= plan_.pass);
   }
 }
 
@@ -249,11 +202,9 @@ void Trainer::sum_over_processes(const std::exception_ptr& error, StepResult* re
   result->times.wait += watch.lap();
 }
 
-StepResult Trainer::step(bool stop) try {
+void Trainer::begin_step(StepResult* result) {
   Stopwatch watch;
-  StepResult result;
-  result.stop = stop;
-  result.examples = config_.workers * config_.minibatch;
+  result->examples = config_.workers * config_.minibatch;
   error_is_shared_ = false;
   if (gradient_sum_) {
     gradient_sum_->begin();
@@ -267,15 +218,17 @@ StepResult Trainer::step(bool stop) try {
   for (const NamedLayer& named : layers_) named.layer->clear_clip_telemetry();
   if (!layers_.empty()) {
     const ClipLimits limits = layers_.front().layer->clip_limits();
-    result.r_max = limits.r_max;
-    result.d_max = limits.d_max;
+    result->r_max = limits.r_max;
+    result->d_max = limits.d_max;
   }
-  result.times.other += watch.lap();
+  result->times.other += watch.lap();
+  keep_buffers(result->examples);
+}
 
-  keep_buffers(result.examples);
+void Trainer::compute_gradients(StepResult* result) {
   std::exception_ptr error;
   try {
-    run_passes(&result);
+    run_passes(result);
   } catch (const NonFiniteStatistics& statistics) {
     // msg() has no context, which is the layer's own count of steps.
     error = std::make_exception_ptr(
@@ -286,30 +239,40 @@ StepResult Trainer::step(bool stop) try {
     error = std::current_exception();
   }
   if (group_ != nullptr) {
-    sum_over_processes(error, &result);
+    sum_over_processes(error, result);
   } else if (error) {
     std::rethrow_exception(error);
   }
-  if (!std::isfinite(result.loss)) {
+  if (!std::isfinite(result->loss)) {
     throw NonFiniteError(
         fmt::format("step {}: the loss is not finite; a smaller --lr may help", steps_done_ + 1));
   }
+}
 
-  watch.lap();
+void Trainer::update(StepResult* result) {
+  Stopwatch watch;
   const torch::NoGradGuard no_grad;
-  result.gradient_norm = gradient_norm(parameters_);
-  check_gradients(result.gradient_norm);
-  if (config_.clip_gradient > 0.0 && result.gradient_norm > config_.clip_gradient) {
-    scale_gradients(parameters_, config_.clip_gradient / result.gradient_norm);
+  result->gradient_norm = gradient_norm(parameters_);
+  check_gradients(result->gradient_norm);
+  if (config_.clip_gradient > 0.0 && result->gradient_norm > config_.clip_gradient) {
+    scale_gradients(parameters_, config_.clip_gradient / result->gradient_norm);
   }
-  result.times.other += watch.lap();
-  result.learning_rate = learning_rate_.at(steps_done_);
-  optimizer_->step(result.learning_rate);
-  result.times.optimizer += watch.lap();
+  result->times.other += watch.lap();
+  result->learning_rate = learning_rate_.at(steps_done_);
+  optimizer_->step(result->learning_rate);
+  result->times.optimizer += watch.lap();
   for (const NamedLayer& named : layers_) named.layer->commit();
   if (average_) average_->update(steps_done_);
   ++steps_done_;
-  result.times.other += watch.lap();
+  result->times.other += watch.lap();
+}
+
+StepResult Trainer::step(bool stop) try {
+  StepResult result;
+  result.stop = stop;
+  begin_step(&result);
+  compute_gradients(&result);
+  update(&result);
   return result;
 } catch (...) {
   abandon_step();
@@ -392,7 +355,7 @@ void Trainer::restore(const std::map<std::string, std::string>& files, int64_t s
   restore_file(files, kOptimizerFile, folder, optimizer_->state());
   if (average_) restore_file(files, kAverageFile, folder, average_->averages());
   steps_done_ = steps_done;
-  start_stream();
+  stream_.restart(steps_done_);
 }
 
 std::vector<std::string> Trainer::start_from(const std::map<std::string, torch::Tensor>& tensors,

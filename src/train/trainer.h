@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_stream.h"
 #include "data/dataset.h"
-#include "data/sampler.h"
 #include "dist/group.h"
 #include "models/model.h"
 #include "record/metrics.h"
@@ -21,6 +19,7 @@
 #include "train/gradient_sum.h"
 #include "train/learning_rate.h"
 #include "train/optimizer.h"
+#include "train/pass_stream.h"
 #include "train/step_result.h"
 #include "train/weight_average.h"
 
@@ -44,7 +43,7 @@ class Trainer {
   // result of every process.
   StepResult step(bool stop = false);
   int64_t steps_done() const { return steps_done_; }
-  double epochs_done() const { return sampler_.epochs(steps_done_); }
+  double epochs_done() const { return stream_.epochs(steps_done_); }
 
   // Clipping in the last step, one entry per Batch Renorm layer.
   std::vector<record::LayerClips> clips() const;
@@ -57,7 +56,7 @@ class Trainer {
   int64_t parameter_count() const;                     // number of trained values
   int64_t norm_layer_count() const { return static_cast<int64_t>(layers_.size()); }
   int processes() const { return group_ == nullptr ? 1 : group_->size(); }
-  int64_t pass() const { return pass_; }  // examples per pass through the model
+  int64_t pass() const { return plan_.pass; }  // examples per pass through the model
 
   // Throws InternalError unless all processes have the same weights, averages and state of the optimizer; it
   // names those that differ from most.
@@ -79,16 +78,18 @@ class Trainer {
                const std::string& folder);
 
  private:
+  // The phases of a step.
+  void begin_step(StepResult* result);
+  void compute_gradients(StepResult* result);
+  void update(StepResult* result);
   // All passes of this process. The results are its part of the step's.
   void run_passes(StepResult* result);
   int64_t run_pass(StepResult* result, bool is_last);  // returns the number of examples
   // Makes the results, the gradients and the statistics those of all processes. `error` is this process's, or
   // null.
   void sum_over_processes(const std::exception_ptr& error, StepResult* result);
-  std::vector<data::Draw> next_draws();
   data::DrawnBatch load_pass();
   void synchronize_layers();
-  void start_stream();
   void check_gradients(double norm) const;
   // LibTorch's norms move their averages in each pass. A step of several passes begins with a copy of them.
   void keep_buffers(int64_t examples);
@@ -105,7 +106,8 @@ class Trainer {
   Config config_;
   data::Dataset dataset_;
   dist::Group* group_;  // null: one process
-  data::Sampler sampler_;
+  PassPlan plan_;
+  PassStream stream_;
   std::shared_ptr<models::Classifier> model_;
   std::vector<torch::Tensor> buffers_before_;  // of keep_buffers()
   std::vector<NamedLayer> layers_;
@@ -116,14 +118,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<WeightAverage> average_;
   LearningRate learning_rate_;
-  int64_t pass_;
-  int64_t share_;  // examples of a step that this process takes
   int64_t steps_done_ = 0;
-  // The next draws, which may be ahead of the steps done.
-  int64_t drawn_step_ = 0;
-  int64_t drawn_ = 0;              // of this process's examples of that step
-  std::vector<int64_t> examples_;  // of that step, of all processes
-  std::unique_ptr<data::BatchStream> stream_;
 };
 
 }  // namespace renorm::train
