@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <ctime>
 
 namespace renorm {
 namespace {
@@ -13,6 +14,12 @@ namespace {
 constexpr double kMaxSeconds = 3e10;  // a thousand years
 
 }  // namespace
+
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 double median(std::vector<double> values) {
   assert(!values.empty());

@@ -30,6 +30,9 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
+// CPU seconds of all threads of this process so far. They exclude time in which other processes run.
+double cpu_seconds();
+
 // The middle value, or the mean of the two middle ones. `values` must not be empty.
 double median(std::vector<double> values);
 

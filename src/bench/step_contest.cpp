@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -188,13 +187,6 @@ PeakMemory peak_memory_of(const StepOptions& options, const data::Dataset& datas
 
 using Trainers = std::vector<std::unique_ptr<train::Trainer>>;
 using Report = std::function<void(const std::string&)>;
-
-// CPU time of this process. Unlike wall time, it excludes time in which other processes run.
-double cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 std::string label(const Contestant& contestant) {
   return name_of(contestant.norm) + ", " + name_of(contestant.layout);

@@ -11,7 +11,8 @@ struct BFloat16Cost {
   // Sums are kept in float. Otherwise each addition is rounded to 8 bits, so a sum of more than 256 equal
   // terms stops growing.
   bool exact_sums = true;
-  // Time of a convolution, forward and backward, as a multiple of the same in float; the best of a few calls.
+  // CPU time of a convolution, forward and backward, as a multiple of the same in float; the best of a few
+  // calls.
   double time_ratio = 1.0;
 
   // CPUs with bfloat16 support take 0.4 to 1.1 times as long as in float, those without 10 to 100 times, so
