@@ -98,7 +98,8 @@ TEST(Figures, OfOtherDataDoNotRepeatTheReferenceOfTheResults) {
   Results results = testing::settings_experiment();
   results.figures[1].reference = std::nullopt;
   EXPECT_FALSE(contains(figure_named(settings_page(results), "Bias of the minibatches"), "--reference"));
-  results.figures[1].data = results.figures[1].model = std::nullopt;
+  results.figures[1].data.reset();
+  results.figures[1].model.reset();
   EXPECT_TRUE(contains(figure_named(settings_page(results), "Bias of the minibatches"), "--reference"));
 }
 
