@@ -14,7 +14,7 @@ help: ## list the targets
 run: build ## the paper's experiments on built-in data in a few minutes, with a report
 	build/release/renorm reproduce --quick
 
-reproduce: build ## the full experiments: three seeds, most of an hour
+reproduce: build ## the full experiments: five seeds, over an hour
 	build/release/renorm reproduce --full
 
 test: ## build with warnings as errors and run every test; what CI runs

@@ -306,7 +306,7 @@ Command add_reproduce(CLI::App& program) {
       program.add_subcommand("reproduce", "Run the paper's experiments, or others, and judge their claims");
   const auto options = std::make_shared<ReproduceOptions>();
   experiments::ExperimentOptions& experiment = options->experiment;
-  app->add_option("NAME", options->name, "the experiment [paper]");
+  app->add_option("NAME", options->name, "the experiment")->default_str("paper");
   app->add_flag("--quick", options->quick, "one seed, a few minutes; the default");
   app->add_flag("--full", experiment.full, "several seeds and longer runs; about an hour on two cores");
   app->add_option("--seeds", experiment.seeds, "seeds per arm; 0: one, or with --full 5 ('paper') or 3")
