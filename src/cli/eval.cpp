@@ -196,7 +196,8 @@ void print_scores(const train::OpenedRun& run, const Examined& data, const Score
   }
   std::vector<std::vector<std::string>> rows = {{"", "accuracy", "loss"}};
   const auto add = [&rows](const char* name, const train::Evaluation& evaluation) {
-    rows.push_back({name, shortest(evaluation.accuracy()) + " %", shortest(evaluation.loss)});
+    rows.push_back(
+        {name, fmt::format("{:.2f} %", evaluation.accuracy()), fmt::format("{:.4f}", evaluation.loss)});
   };
   if (run.average != nullptr) add("averaged weights", scores.averaged);
   add(run.average != nullptr ? "raw weights" : "weights", scores.raw);
@@ -253,7 +254,7 @@ void print_recall(train::OpenedRun& run, const Examined& data, const EvalOptions
              raw.images, printable(data.spec));
   std::vector<std::vector<std::string>> rows = {{"", "recall@1", "recall@5"}};
   const auto add = [&rows](const char* name, const train::Recall& recall) {
-    rows.push_back({name, shortest(recall.at_1) + " %", shortest(recall.at_5) + " %"});
+    rows.push_back({name, fmt::format("{:.2f} %", recall.at_1), fmt::format("{:.2f} %", recall.at_5)});
   };
   if (run.average != nullptr) {
     const train::WeightAverage::Applied applied(*run.average);

@@ -114,11 +114,11 @@ void check_specs(const train::Config& config) {
 void print_result(const train::RunResult& result, const std::string& folder, bool averages) {
   const std::string dir = printable(folder);
   const std::string what = result.last.recall_at_5 ? "recall@1" : result.last.split + " accuracy";
-  fmt::print(
-      "{:<13}  {} %{}\n", what, shortest(result.last.averaged.accuracy),
-      averages ? fmt::format(" with averaged weights, {} % with raw ones", shortest(result.last.raw.accuracy))
-               : "");
-  fmt::print("best           {} % at step {}\n", shortest(result.best_accuracy), result.best_step);
+  fmt::print("{:<13}  {:.2f} %{}\n", what, result.last.averaged.accuracy,
+             averages
+                 ? fmt::format(" with averaged weights, {:.2f} % with raw ones", result.last.raw.accuracy)
+                 : "");
+  fmt::print("best           {:.2f} % at step {}\n", result.best_accuracy, result.best_step);
   fmt::print("time           {} for {} steps\n", duration_text(result.seconds), result.steps);
   fmt::print("files          {0}/metrics.jsonl, {0}/summary.csv, {0}/checkpoints\n", dir);
   fmt::print("evaluate       renorm eval {}\n", printable(shell_quoted(folder)));

@@ -194,15 +194,14 @@ void TrainProgress::logged(const record::StepRecord& record) {
 }
 
 void TrainProgress::evaluated(const record::EvaluationRecord& record) {
-  // All digits of the accuracy, for comparison with `renorm eval`.
   std::vector<ProgressField> all = {{"step", step_text(record.step), 0}};
   const bool is_recall = record.recall_at_5.has_value();
   const auto add = [&](const std::string& name, const record::Score& score) {
-    all.push_back({name, shortest(score.accuracy) + " %", 0});
+    all.push_back({name, fmt::format("{:.2f} %", score.accuracy), 0});
     if (!is_recall) all.push_back({"loss", fmt::format("{:.4f}", score.loss), 0});
   };
   add(record.split + (is_recall ? " recall@1" : " accuracy"), record.averaged);
-  if (is_recall) all.push_back({"recall@5", shortest(*record.recall_at_5) + " %", 0});
+  if (is_recall) all.push_back({"recall@5", fmt::format("{:.2f} %", *record.recall_at_5), 0});
   if (averages_) add("raw weights", record.raw);
   constexpr int kAll = 1000;
   print(fit_fields(std::move(all), kAll, progress_.colour()));

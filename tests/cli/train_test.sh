@@ -64,7 +64,7 @@ assert [int(row["step"]) for row in rows] == [10, 20]
 assert [float(row["accuracy"]) for row in rows] == [record["accuracy"] for record in evaluations]
 END
 
-# The accuracy that eval prints for a checkpoint is the one that train printed, to the last digit.
+# The accuracy that eval prints for a checkpoint is the one that train printed.
 for step in 10 20; do
   run 0 eval "$work/run" --checkpoint step-$step --json "$work/eval-$step.json"
   [ ! -s "$work/err" ] || fail "eval: something on standard error"
