@@ -62,7 +62,7 @@ void move_averages_cpu(at::Tensor running_mean, at::Tensor running_std, at::Tens
     if (bad < 0) bad = kernels::find_non_finite(std.data_ptr<scalar_t>(), std.numel());
     if (bad >= 0) {
       throw NonFiniteStatistics(
-          {__func__, __FILE__, __LINE__},
+          {"move_averages_cpu", __FILE__, __LINE__},
           c10::str(kMoveOp, ": the batch statistics of channel ", bad % mean.size(1),
                    " are not finite (step ", steps, "); look for overflow or NaN in the input"));
     }
