@@ -253,9 +253,9 @@ class WorkersTest(unittest.TestCase):
         self.launches += 1
         codes = self.path(f"codes-{self.launches}")
         os.mkdir(codes)
-        # The shell outlives the signals, which mpirun sends to the shell as well.
-        script = ('trap : TERM USR1; "$@"; code=$?; echo $code >"$0/.$OMPI_COMM_WORLD_RANK"; '
-                  'mv "$0/.$OMPI_COMM_WORLD_RANK" "$0/$OMPI_COMM_WORLD_RANK"; exit $code')
+        # The shell outlives the signals, which mpirun sends to the shell as well. A command that it starts does not, so
+        # the code is written by the shell itself.
+        script = 'trap : TERM USR1; "$@"; code=$?; echo $code >"$0/$OMPI_COMM_WORLD_RANK"; exit $code'
         command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(size), *options, "sh", "-c", script,
                    codes, *self.command(out, *arguments)]
         launch = Launch([self.start("mpirun", command, {})])
@@ -263,10 +263,13 @@ class WorkersTest(unittest.TestCase):
         return launch
 
     def mpirun_codes(self, launch):
+        """Those written so far, by rank. A file is empty for a moment."""
         result = []
-        for name in sorted(filter(str.isdigit, os.listdir(launch.codes_folder)), key=int):
+        for name in sorted(os.listdir(launch.codes_folder), key=int):
             with open(os.path.join(launch.codes_folder, name), encoding="ascii") as file:
-                result.append(int(file.read()))
+                code = file.read()
+            if code.endswith("\n"):
+                result.append(int(code))
         return result
 
     def rank_of_mpirun(self, rank):
