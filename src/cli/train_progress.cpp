@@ -126,6 +126,7 @@ void TrainProgress::started(train::Trainer& trainer) {
   renorm_ = trainer.config().norm == train::NormKind::kRenorm;
   averages_ = trainer.average() != nullptr;
   watch_ = {};
+  last_shown_ = Clock::time_point::min();  // the first step is shown, however short the run is
   for (const auto& [name, value] : start_block(trainer, folder_, engine_)) {
     const std::string label = fmt::format("{:<10}", name);
     print(fit_fields({{label, value, 0}}, 0, progress_.colour()));

@@ -55,7 +55,8 @@ def rewritten_lines(output):
 def check_widths(work):
     for columns in [200, 100, 60, 30, 12]:
         folder = os.path.join(work, "columns-%d" % columns)
-        code, output = run(folder, columns, ["--steps", "300", "--eval-every", "150"])
+        # Half a second on a fast machine: several lines after the hold.
+        code, output = run(folder, columns, ["--steps", "1500", "--eval-every", "750"])
         assert code == 0, (code, output)
         lines = [line for line in rewritten_lines(output) if line.startswith("step")]
         assert lines, output
@@ -75,6 +76,14 @@ def check_widths(work):
         assert "saved " in stays
         # Nothing is left of the rewritten line.
         assert re.search(r"\r\x1b\[K[^\r]*$", output), repr(output[-300:])
+
+
+def check_short_run(work):
+    """The first step is shown, also right after the progress of making data."""
+    data = "strokes:classes=10,train=20,test=6,size=12"
+    code, output = run(os.path.join(work, "short"), 200, ["--steps", "1"], command=("train", "--data", data, *SETTINGS[2:]))
+    assert code == 0, (code, output)
+    assert "making data" in output and any(line.startswith("step 1/1") for line in rewritten_lines(output)), output
 
 
 def check_colour(work):
@@ -134,6 +143,7 @@ def main():
     os.environ["RENORM_CACHE"] = os.path.join(work, "cache")
     try:
         check_widths(work)
+        check_short_run(work)
         check_colour(work)
         check_hold(work)
         check_interrupt(work)
