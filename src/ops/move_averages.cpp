@@ -3,10 +3,12 @@
 #include <ATen/Dispatch.h>
 #include <torch/library.h>
 
+#include <array>
 #include <vector>
 
 #include "kernels/averages.h"
 #include "ops/arguments.h"
+#include "ops/autograd/tensors.h"
 #include "ops/batch_renorm.h"
 
 namespace renorm::ops {
@@ -83,6 +85,8 @@ void move_averages_meta(at::Tensor running_mean, at::Tensor running_std, at::Ten
 void move_averages_in_place(at::Tensor running_mean, at::Tensor running_std, at::Tensor step,
                             const at::Tensor& batch_mean, const at::Tensor& batch_std,
                             Optional<double> momentum) {
+  check_no_tangent(kMoveOp,
+                   std::array<const at::Tensor*, 4>{&running_mean, &running_std, &batch_mean, &batch_std});
   {
     at::AutoDispatchBelowADInplaceOrView below;
     move_averages_(running_mean, running_std, step, batch_mean, batch_std, momentum);

@@ -144,6 +144,30 @@ TEST_F(Autograd, RejectsForwardModeInOneSentence) {
   }
 }
 
+TEST_F(Autograd, RejectsForwardModeOfMovingAveragesAndOfTheBackward) {
+  for (int which = 0; which < 5; ++which) {
+    SCOPED_TRACE(which);
+    const Tensors t = make_small();
+    const ops::BatchRenormResult result = train(t, {});
+    at::Tensor running_mean = t.running_mean.clone(), running_std = t.running_std.clone(),
+               batch_mean = result.batch_mean.clone(), batch_std = result.batch_std.clone(),
+               gradient = at::ones_like(t.input);
+    const auto level = torch::autograd::ForwardADLevel::get_next_idx();
+    at::Tensor* argument =
+        std::vector<at::Tensor*>{&running_mean, &running_std, &batch_mean, &batch_std, &gradient}[which];
+    *argument = at::_make_dual(*argument, at::ones_like(*argument), static_cast<int64_t>(level));
+    const std::string message = message_of([&] {
+      if (which < 4) {
+        ops::move_averages_(running_mean, running_std, at::zeros({}, at::kLong), batch_mean, batch_std, 0.5);
+      } else {
+        ops::batch_renorm_backward(gradient, t.input, t.weight, t.bias, result, {});
+      }
+    });
+    EXPECT_NE(message.find("forward-mode differentiation is not supported"), std::string::npos) << message;
+    torch::autograd::ForwardADLevel::release_idx(level);
+  }
+}
+
 // The bias matters to the mask of the ReLU only, and with a residual the forward keeps that mask.
 TEST_F(Autograd, SavesTheBiasForTheReluWithoutResidualOnly) {
   for (const auto activation : {Activation::kNone, Activation::kRelu}) {
