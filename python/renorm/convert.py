@@ -186,8 +186,9 @@ def _from_batch_norm(norm: nn.Module, clip: ClipSchedule, activation: str, param
     # BatchNorm's forward decides by its tensors, whatever the options are.
     affine = norm.weight is not None or norm.bias is not None
     tracks = norm.running_mean is not None and norm.running_var is not None
+    eps = max(norm.eps, 1.2e-38)  # BatchNorm's may be 0, running_std may not
     new = _TWINS[type(norm)](
-        norm.num_features, max(norm.eps, 1.2e-38), norm.momentum, affine, tracks, activation=activation, clip=clip,
+        norm.num_features, eps, norm.momentum, affine, tracks, activation=activation, clip=clip,
         scale=norm.weight is not None or not affine, **_factory_options(norm.weight, norm.bias, norm.running_mean)
     )
     if norm.weight is not None:
@@ -197,7 +198,7 @@ def _from_batch_norm(norm: nn.Module, clip: ClipSchedule, activation: str, param
     if tracks:
         with torch.no_grad():
             new.running_mean.copy_(norm.running_mean)
-            new.running_std.copy_((_wide(norm.running_var) + norm.eps).sqrt())
+            new.running_std.copy_((_wide(norm.running_var) + eps).sqrt())
             # The number of batches in a cumulative average. Otherwise the schedule starts at 0.
             if norm.momentum is None and norm.num_batches_tracked is not None:
                 new.num_batches_tracked.copy_(norm.num_batches_tracked)
@@ -260,6 +261,10 @@ def convert(
         raise TypeError(f"renorm.convert: clip must be a ClipSchedule such as ClipSchedule.paper(20000), got {clip!r}")
     found = places_of(model, lambda module: isinstance(module, nn.modules.batchnorm._BatchNorm))
     if not found:
+        if any(isinstance(module, BatchRenorm) for module in model.modules()):
+            raise ValueError("renorm.convert: the model has no BatchNorm layer; it has Batch Renorm layers already")
+        if isinstance(model, torch.jit.ScriptModule):
+            raise TypeError("renorm.convert: a ScriptModule cannot be changed; convert the model before torch.jit.script")
         raise ValueError("renorm.convert: the model has no BatchNorm layer")
     plans, parameters = [], _Parameters()
     for norm, places in _select("convert", found, include, exclude).items():
@@ -286,7 +291,7 @@ def _to_batch_norm(path: str, norm: BatchRenorm, parameters: _Parameters) -> nn.
     affine = norm.weight is not None or norm.bias is not None
     tracks = norm.running_mean is not None and norm.running_std is not None and norm.num_batches_tracked is not None
     options = _factory_options(norm.weight, norm.bias, norm.running_mean)
-    new = _BACK[type(norm)](norm.num_features, norm.eps, norm.momentum, affine, tracks, **options)
+    new = _BACK[getattr(norm, "_unsynchronized", type(norm))](norm.num_features, norm.eps, norm.momentum, affine, tracks, **options)
     for name in ("weight", "bias") if affine else ():
         old, filled = getattr(norm, name), getattr(new, name)
         # Runtimes need both. A constant 1 or 0 takes the place of one that the layer does not have.
@@ -309,7 +314,8 @@ def revert(model: nn.Module, include: Patterns = "*", exclude: Patterns = ()) ->
     """Replaces every Batch Renorm layer by BatchNorm, in place, and returns the model: for exporters and runtimes that
     have no Batch Renorm. Inference is unchanged.
 
-    BatchRenorm, of any rank, becomes a BatchNorm of any rank. A ReLU that convert() fused is a module again; another
+    BatchRenorm and SyncBatchRenorm, of any rank, become renorm.convert.BatchNorm, of any rank; after convert_sync() a
+    layer becomes what it would have become before. A ReLU that convert() fused is a module again; another
     fused ReLU becomes part of a Sequential of norm and ReLU in the layer's place. After an error the model is as it
     was.
 
@@ -353,6 +359,7 @@ def _to_sync(norm: BatchRenorm, process_group: Any) -> SyncBatchRenorm:
     new = SyncBatchRenorm.__new__(SyncBatchRenorm)
     new.__dict__.update({name: copy(value) if isinstance(value, dict) else value for name, value in norm.__dict__.items()})
     new.process_group = process_group
+    new._unsynchronized = getattr(norm, "_unsynchronized", type(norm))
     _give_hooks_to(new)
     return new
 

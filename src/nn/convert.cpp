@@ -42,9 +42,11 @@ void match(const at::Tensor& reference, Layer* layer) {
 template <typename Renorm, typename Norm>
 Renorm renorm_from(const Norm& norm, const ClipSchedule& clip, StepOrigin step) {
   const torch::NoGradGuard no_grad;
-  const double eps = norm->options.eps();
+  // Batchnorm may have an eps of 0. Batch Renorm divides by running_std, which must not be 0.
+  const double given = norm->options.eps();
+  const double eps = static_cast<float>(given) > 0.0F ? given : std::numeric_limits<float>::min();
   Renorm layer(BatchRenormOptions(norm->options.num_features())
-                   .eps(static_cast<float>(eps) > 0.0F ? eps : std::numeric_limits<float>::min())
+                   .eps(eps)
                    .momentum(norm->options.momentum())
                    .affine(norm->options.affine())
                    .track_running_stats(norm->options.track_running_stats())

@@ -82,6 +82,10 @@ class Convert(Case):
             made = renorm.convert(norm)
             self.assertIs(type(made), new)
             self.assertEqual((made.eps, made.momentum, made.num_batches_tracked.item()), (1e-3, 0.2, 0))
+        constant = nn.BatchNorm1d(3, eps=0.0)
+        constant.running_var[1] = 0.0
+        x = torch.randn(8, 3)
+        self.close(renorm.convert(copy.deepcopy(constant))(x), constant(x))  # batchnorm trains it
         made = renorm.convert(nn.BatchNorm1d(3, eps=0.0, momentum=None, affine=False))
         self.assertGreater(made.eps, 0)
         self.assertIsNone(made.momentum)

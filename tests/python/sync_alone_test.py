@@ -47,6 +47,11 @@ class Alone(Case):
         self.same(new(x), old(x))
         self.assertEqual(len(seen), 2)
 
+    def test_revert_gives_the_class_of_before(self):
+        model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
+        renorm.revert(renorm.convert_sync(renorm.convert(model)))
+        self.assertIs(type(model[1]), nn.BatchNorm2d)
+
     def test_convert_sync_of_shared_layers_and_of_a_layer(self):
         norm = renorm.BatchRenorm1d(3)
         model = nn.Sequential(norm, norm)
