@@ -4,6 +4,7 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "nn/account.h"
@@ -312,12 +313,26 @@ void BatchRenormLayer::to(torch::Device device, bool non_blocking) {
 void BatchRenormLayer::to(torch::Dtype dtype, bool non_blocking) {
   TORCH_CHECK(at::isFloatingType(dtype), who(), ": dtype must be a floating one, got ", dtype);
   const torch::NoGradGuard no_grad;
+  const auto convert = [non_blocking](const torch::Tensor& tensor, torch::Dtype type) {
+    if (!tensor.defined() || !tensor.is_floating_point() || tensor.scalar_type() == type) return false;
+    tensor.set_data(tensor.to(type, non_blocking));
+    return true;
+  };
+  const std::array<torch::Tensor, 4> held = {weight, bias, running_mean, running_std};
   bool changes = false;
-  for (torch::Tensor* held : {&weight, &bias, &running_mean, &running_std}) {
-    if (!held->defined() || held->scalar_type() == held_type(dtype)) continue;
-    held->set_data(held->to(held_type(dtype), non_blocking));
-    changes = true;
+  for (const torch::Tensor& tensor : held) changes |= convert(tensor, held_type(dtype));
+  // Tensors and children of a subclass.
+  const auto is_held = [&held](const torch::Tensor& tensor) {
+    return std::any_of(held.begin(), held.end(),
+                       [&](const torch::Tensor& one) { return one.is_same(tensor); });
+  };
+  for (const std::vector<torch::Tensor>& tensors :
+       {parameters(/*recurse=*/false), buffers(/*recurse=*/false)}) {
+    for (const torch::Tensor& tensor : tensors) {
+      if (!is_held(tensor)) convert(tensor, dtype);
+    }
   }
+  for (const auto& child : children()) child->to(dtype, non_blocking);
   if (changes) forget_process_state();
 }
 

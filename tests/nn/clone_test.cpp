@@ -186,6 +186,22 @@ TEST_F(Clone, CopiesTheTensorsOfASubclass) {
   }
 }
 
+TEST_F(Clone, TensorsAndChildrenOfASubclassFollowTheDtype) {
+  FullImpl layer(ramping());
+  const auto gate = layer.register_module("gate", torch::nn::Linear(4, 4));
+  const auto expect_types = [&](torch::Dtype own, torch::Dtype held) {
+    EXPECT_EQ(layer.shift.scalar_type(), own);
+    EXPECT_EQ(gate->weight.scalar_type(), own);
+    EXPECT_EQ(layer.weight.scalar_type(), held);
+    EXPECT_EQ(layer.running_std.scalar_type(), held);
+    EXPECT_EQ(layer.calls.scalar_type(), torch::kLong);
+  };
+  layer.to(torch::kDouble);
+  expect_types(torch::kDouble, torch::kDouble);
+  layer.to(torch::kBFloat16);
+  expect_types(torch::kBFloat16, torch::kFloat);
+}
+
 TEST_F(Clone, RefusesChildrenOfASubclass) {
   ScaledImpl scaled(ramping());
   scaled.register_module("gate", torch::nn::Linear(4, 4));
