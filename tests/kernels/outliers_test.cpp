@@ -48,6 +48,8 @@ const std::vector<Case>& shapes() {
     add({600, 5, 1}, 600);
     add({64, 17, 1}, 32);
     add({700, 2, 3}, 350);
+    add({68, 9, 1}, 17);
+    add({48, 9, 1}, 24);
     return list;
   }();
   return cases;

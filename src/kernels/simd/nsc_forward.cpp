@@ -18,7 +18,7 @@ namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
 // Up to this many rows an outlier as the shift costs no accuracy that float has.
-constexpr int64_t kFewRows = 24;
+constexpr int64_t kFewRows = 16;
 
 // The moments of all channels over the rows so far; shift is the mean of the last chunk.
 template <typename T>
