@@ -23,19 +23,21 @@ RENORM_UNSANITIZED void mask_stop_signals(int how) {
   sigprocmask(how, &signals, nullptr);
 }
 
-// Whether the command is `renorm train`. No functions of libraries: they are not initialized yet.
-RENORM_UNSANITIZED bool is_train(int argc, char** argv) {
-  constexpr char kTrain[] = "train";
-  if (argc < 2) return false;
-  for (size_t i = 0; i < sizeof kTrain; ++i) {
-    if (argv[1][i] != kTrain[i]) return false;
+// No functions of libraries: they are not initialized yet.
+RENORM_UNSANITIZED bool is_same(const char* a, const char* b) {
+  for (; *a != '\0' && *a == *b; ++a, ++b) {
   }
-  return true;
+  return *a == *b;
+}
+
+// Whether the command makes StopSignals.
+RENORM_UNSANITIZED bool can_be_stopped(int argc, char** argv) {
+  return argc >= 2 && (is_same(argv[1], "train") || is_same(argv[1], "reproduce"));
 }
 
 // LibTorch takes most of the start-up time. Signals that arrive meanwhile wait for StopSignals.
 RENORM_UNSANITIZED void hold_stop_signals(int argc, char** argv, char** /*environment*/) {
-  if (is_train(argc, argv)) mask_stop_signals(SIG_BLOCK);
+  if (can_be_stopped(argc, argv)) mask_stop_signals(SIG_BLOCK);
 }
 // Called before the initializers of all shared libraries.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,

@@ -13,7 +13,7 @@ enum class AfterStop { kRestore, kIgnore };
 
 // While an object exists, the first SIGINT, SIGTERM, SIGHUP or SIGUSR1 sets a flag and the second ends the
 // process. mpirun passes SIGUSR1 on and kills nobody after it. SIGPIPE is ignored. At most one object may
-// exist. Of `renorm train`, signals that arrive before are held back until it exists.
+// exist. Signals that arrive before, while the command starts, are held back until it exists.
 class StopSignals {
  public:
   // The first signal writes `notice` to standard error, unless it is empty. `notice` must be a string

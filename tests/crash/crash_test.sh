@@ -260,6 +260,11 @@ test_early_signal() {
     train "$work/run" --resume
     finished "$work/run" "$title"
   done
+  RENORM_FAULT=term RENORM_FAULT_AT=0 RENORM_FAULT_DIR=$work/experiment LD_PRELOAD=$library "$renorm" reproduce \
+    --out "$work/experiment" --steps 10 >/dev/null 2>"$work/err"
+  code=$?
+  [ "$code" -eq 75 ] || fail "SIGTERM while reproduce starts: exit code $code instead of 75"
+  grep -q "renorm: stopped; the same command continues" "$work/err" || fail "SIGTERM while reproduce starts: no sentence"
 }
 
 # Steps that take many seconds: the first signal has to wait for one, the second has not.
