@@ -1,9 +1,11 @@
-// Ends the program with one sentence where its libraries would not get the memory that they need to start:
-// OpenBLAS would try again without end, and LibTorch would abort.
+// Ends the program with one sentence where its libraries would not get the memory that they need. Without it
+// OpenBLAS tries again without end, LibTorch aborts, and oneDNN uses a null pointer.
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 
 #include "base/address_space.h"
@@ -21,6 +23,26 @@ constexpr size_t kLibraryBytes = size_t{64} << 20;
 constexpr char kSentence[] =
     "renorm: not enough memory for LibTorch and BLAS to start; raise the limit 'ulimit -v', or set "
     "OMP_NUM_THREADS=1\n";
+
+constexpr char kFaultSentence[] =
+    "renorm: a library failed for lack of memory, as far as can be told; raise the limit 'ulimit -v', or use "
+    "a smaller model or smaller batches\n";
+
+extern "C" void end_by_fault(int /*signal*/) {
+  if (write(STDERR_FILENO, kFaultSentence, sizeof kFaultSentence - 1) < 0) {
+  }
+  _exit(kExitInternal);
+}
+
+// Under a limit, an allocation that fails inside of a library is the probable reason of a fault.
+void explain_faults_under_a_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  struct sigaction action = {};
+  action.sa_handler = end_by_fault;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, nullptr);
+}
 
 // The value of a variable as a number of threads; 0 if it is not set or no number.
 int number_of(char** environment, const char* name) {
@@ -52,6 +74,7 @@ int blas_threads(char** environment) {
 }
 
 void check_start_memory(int /*argc*/, char** /*argv*/, char** environment) {
+  explain_faults_under_a_limit();
   const auto buffers = static_cast<size_t>(blas_threads(environment));
   if (has_address_space(kLibraryBytes + buffers * kBlasBufferBytes)) return;
   if (write(STDERR_FILENO, kSentence, sizeof kSentence - 1) < 0) {
