@@ -108,6 +108,9 @@ Finding bfloat16() {
   train::use_threads(at::get_num_threads());
   const models::BFloat16Cost nchw = models::measure_bfloat16(torch::MemoryFormat::Contiguous);
   const models::BFloat16Cost last = models::measure_bfloat16(torch::MemoryFormat::ChannelsLast);
+  if (!nchw.is_available || !last.is_available) {
+    return {"bf16", "not available: LibTorch refuses bfloat16 convolutions", "train in float"};
+  }
   Finding finding{
       "bf16", fmt::format("{:.1f} (nchw) and {:.1f} (channels-last) times as long as float, {}",
                           nchw.time_ratio, last.time_ratio,

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 
 #include "base/timing.h"
@@ -62,6 +63,7 @@ double seconds_of(Ones& ones) {
 }  // namespace
 
 std::string BFloat16Cost::words() const {
+  if (!is_available) return "are not available";
   return fmt::format("take {:.{}f} times as long as in float and {}", time_ratio, time_ratio < 10.0 ? 1 : 0,
                      exact_sums ? "keep sums in float" : "round each sum to 8 bits");
 }
@@ -70,11 +72,18 @@ BFloat16Cost measure_bfloat16(torch::MemoryFormat format) {
   const torch::AutoGradMode with_gradients(true);
   Ones narrow(torch::kBFloat16, format);
   Ones wide(torch::kFloat, format);
-  narrow.compute();
   wide.compute();
+  try {
+    narrow.compute();
+  } catch (const std::exception&) {  // oneDNN without AVX-512, on a CPU that has it
+    BFloat16Cost none;
+    none.is_available = false;
+    return none;
+  }
   double narrow_seconds = std::numeric_limits<double>::infinity();
   double wide_seconds = narrow_seconds;
-  BFloat16Cost cost{narrow.is_exact()};
+  BFloat16Cost cost;
+  cost.exact_sums = narrow.is_exact();
   for (int i = 0; i < kMaxCalls && (i < kMinCalls || !cost.is_useful()); ++i) {
     narrow_seconds = std::min(narrow_seconds, seconds_of(narrow));
     wide_seconds = std::min(wide_seconds, seconds_of(wide));

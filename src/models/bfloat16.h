@@ -14,10 +14,12 @@ struct BFloat16Cost {
   // CPU time of a convolution, forward and backward, as a multiple of the same in float; the best of a few
   // calls.
   double time_ratio = 1.0;
+  // Otherwise LibTorch refuses such convolutions, and the rest means nothing.
+  bool is_available = true;
 
   // CPUs with bfloat16 support take 0.4 to 1.1 times as long as in float, those without 10 to 100 times, so
   // noise does not decide.
-  bool is_useful() const { return exact_sums && time_ratio < 3.0; }
+  bool is_useful() const { return is_available && exact_sums && time_ratio < 3.0; }
 
   // "take 57 times as long as in float and round each sum to 8 bits"
   std::string words() const;

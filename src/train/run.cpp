@@ -121,9 +121,7 @@ class Session {
       return start;
     }
     StoredRun stored = read_run(files_.paths());
-    for (const std::string& sentence : stored.refused) {
-      observer_.note(fmt::format("{}; continuing after step {}", sentence, stored.checkpoint->state.step));
-    }
+    for (const std::string& note : stored.notes) observer_.note(note);
     if (!stored.id.empty()) files_.id = stored.id;
     *checkpoint = std::move(stored.checkpoint);
     start.config = stored.config;
@@ -168,6 +166,7 @@ class Session {
     const models::BFloat16Cost cost = models::measure_bfloat16(memory_format_of(config));
     if (cost.is_useful()) return;
     const std::string sentence = fmt::format("bfloat16 convolutions {} on this CPU", cost.words());
+    if (!cost.is_available) throw UsageError(sentence + "; leave out --dtype bf16");
     if (!request_.force_bf16 && !continues) {
       throw UsageError(sentence + "; leave out --dtype bf16, or add --force-bf16");
     }

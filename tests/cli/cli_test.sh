@@ -205,6 +205,9 @@ quietly 0 doctor
 for name in renorm libtorch simd threads blas onednn processes cache; do
   prints " $name "
 done
+# oneDNN below the CPU: bfloat16 may be refused by LibTorch, which is a finding.
+DNNL_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 "$renorm" doctor >"$work/out" 2>"$work/err" || fail "doctor fails where bfloat16 is refused"
+prints " bf16 "
 quietly 0 doctor --json
 python3 - "$work/out" <<'EOF' || fail "the JSON of doctor lacks something"
 import json, sys
