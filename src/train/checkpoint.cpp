@@ -122,10 +122,25 @@ void delete_folder(const std::string& folder, const std::string& name) {
   if (error) fail("delete", old, error.message());
 }
 
+// Of a name that a checkpoint needs.
+std::string foreign_sentence(const fs::path& path) {
+  return fmt::format("'{}' is not a checkpoint of renorm; move it away", printable(path));
+}
+
+// Whether a new checkpoint may take the name: it is free, or a checkpoint has it, whatever was added to that.
+bool is_replaceable(const fs::path& target) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(target, error)) || holds_only_own_files(target)) return true;
+  return fs::is_directory(fs::symlink_status(target, error)) &&
+         (fs::is_regular_file(fs::symlink_status(target / kState, error)) ||
+          fs::is_regular_file(fs::symlink_status(target / kSums, error)));
+}
+
 // Moves the new folder to its name. An existing one is exchanged with it in one step where the file system
 // can do so; then a checkpoint of that name exists at every moment.
 void install(const fs::path& temporary, const std::string& folder, const std::string& name) {
   const fs::path target = fs::path(folder) / name;
+  if (!is_replaceable(target)) throw IoError(foreign_sentence(target));
   std::error_code error;
   if (!fs::exists(fs::symlink_status(target, error))) return rename_to(temporary, target);
   if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return;
@@ -300,6 +315,16 @@ void CheckpointFolder::settle(const RunState& state, int64_t keep) {
   clean();
 }
 
+void CheckpointFolder::check_free_after(int64_t step) const {
+  for (const std::string& name : list_folder(path_)) {
+    const std::optional<int64_t> other = step_of(name);
+    if (!other || *other <= step || folder_name(*other) != name) continue;
+    if (!is_replaceable(fs::path(path_) / name)) {
+      throw OutputError(foreign_sentence(fs::path(path_) / name));
+    }
+  }
+}
+
 Checkpoint CheckpointFolder::read(int64_t step) const {
   const fs::path folder = path_of(step);
   Checkpoint checkpoint;
@@ -338,17 +363,22 @@ Checkpoint CheckpointFolder::newest(std::vector<std::string>* refused) const {
   std::vector<int64_t> all = steps();
   std::reverse(all.begin(), all.end());
   std::string first_refusal;
-  const auto note = [&](const std::exception& error) {
-    if (first_refusal.empty()) first_refusal = error.what();
-    if (refused != nullptr) refused->emplace_back(error.what());
+  const auto note = [&](const std::string& sentence) {
+    if (first_refusal.empty()) first_refusal = sentence;
+    if (refused != nullptr) refused->emplace_back(sentence);
   };
+  std::error_code no_link;
+  const std::optional<int64_t> last = step_of(fs::read_symlink(fs::path(path_) / kLast, no_link));
+  if (last && (all.empty() || *last > all.front())) {
+    note(fmt::format("'{}' is missing", printable(path_of(*last))));
+  }
   for (const int64_t step : all) {
     try {
       return read(step);
     } catch (const DataError& error) {
-      note(error);
+      note(error.what());
     } catch (const IoError& error) {
-      note(error);
+      note(error.what());
     }
   }
   throw MissingInputError(fmt::format("'{}' has no {}", printable(path_),

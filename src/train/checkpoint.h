@@ -40,6 +40,9 @@ class CheckpointFolder {
   // `state`, in case the process that wrote it was killed before. Throws IoError.
   void settle(const RunState& state, int64_t keep);
 
+  // Throws OutputError if something else has the name of a checkpoint of a later step.
+  void check_free_after(int64_t step) const;
+
   // Steps that have a folder, ascending. They are verified when read.
   std::vector<int64_t> steps() const;
   std::string path_of(int64_t step) const;
@@ -49,8 +52,8 @@ class CheckpointFolder {
   // The step of "step-500", "500", "last" (the newest valid one) or "best" (as recorded in the newest valid
   // one). `refused` as for newest(). Throws MissingInputError.
   int64_t find(const std::string& name, std::vector<std::string>* refused = nullptr) const;
-  // The newest valid one; `refused` (may be null) gets one sentence for each newer, invalid one. Throws
-  // MissingInputError if there is none.
+  // The newest valid one; `refused` (may be null) gets one sentence for each newer, invalid one, and for one
+  // that the link `last` names and that is missing. Throws MissingInputError if there is none.
   Checkpoint newest(std::vector<std::string>* refused) const;
   // Deletes leftovers of killed processes, which hold nothing but files of a checkpoint. No other process may
   // be writing.

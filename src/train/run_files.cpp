@@ -46,6 +46,10 @@ void RunFiles::write_config(const Config& config) try {
 void RunFiles::start(const RunState& state, const Config& config, const std::string& meeting_place) {
   check_place();
   try {
+    // A run that cannot write all of its files is refused before anything changes.
+    for (const std::string& path : {paths_.metrics, paths_.summary}) LineFile(path, /*keep=*/-1);
+    make_writable_folder(paths_.checkpoints);
+    checkpoints_.check_free_after(state.step);
     clean_run_folder(paths_, meeting_place);
     checkpoints_.clean();
     // A process killed right after writing its checkpoint has not set the links.
@@ -54,7 +58,6 @@ void RunFiles::start(const RunState& state, const Config& config, const std::str
     metrics_.emplace(paths_.metrics, state.metrics_bytes);
     summary_.emplace(paths_.summary, state.summary_bytes);
     if (summary_->size() == 0) summary_->append(record::summary_csv_header());
-    make_writable_folder(paths_.checkpoints);
   } catch (const IoError& error) {
     throw OutputError(error.what());
   }

@@ -19,12 +19,20 @@ constexpr int64_t kMaxConfigBytes = 1 << 20;
 
 void read_checkpoint(const RunPaths& paths, StoredRun* run) {
   const CheckpointFolder checkpoints(paths.checkpoints);
-  if (checkpoints.steps().empty()) return;
+  if (checkpoints.steps().empty()) {
+    run->notes.push_back(fmt::format("'{}' has no checkpoint, so training starts again at step 1",
+                                     printable(paths.checkpoints)));
+    return;
+  }
+  std::vector<std::string> refused;
   try {
-    run->checkpoint = checkpoints.newest(&run->refused);
+    run->checkpoint = checkpoints.newest(&refused);
   } catch (const MissingInputError&) {
     throw DataError(fmt::format("'{}' holds no good checkpoint: {}", printable(paths.checkpoints),
-                                fmt::join(run->refused, "; ")));
+                                fmt::join(refused, "; ")));
+  }
+  for (const std::string& sentence : refused) {
+    run->notes.push_back(fmt::format("{}; continuing after step {}", sentence, run->checkpoint->state.step));
   }
 }
 

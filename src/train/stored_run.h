@@ -26,7 +26,8 @@ struct StoredRun {
   // a checkpoint, that of config.toml.
   Config config;
   std::optional<Checkpoint> checkpoint;  // the newest valid one
-  std::vector<std::string> refused;      // one sentence for each newer, invalid one
+  // For the user: newer checkpoints that are invalid or missing, or that there is none.
+  std::vector<std::string> notes;
 };
 // Throws as read_config does; UsageError if config.toml was edited, with the settings that differ; DataError
 // if none of the checkpoints is valid, if metrics.jsonl or summary.csv lacks lines that the checkpoint counts

@@ -284,6 +284,33 @@ TEST_F(CheckpointFolderTest, DeletesNothingThatItDidNotWrite) {
   EXPECT_FALSE(fs::exists(path_ / "step-000000020"));
 }
 
+TEST_F(CheckpointFolderTest, TakesNoNameFromSomethingElse) {
+  folder().write(checkpoint(1), 3);
+  fs::create_directory(path_ / "step-000000002");
+  put(path_ / "step-000000002" / "notes", "mine");
+  put(path_ / "step-000000003", "mine");
+  for (const int64_t step : {2, 3}) {
+    EXPECT_THROW(folder().check_free_after(step - 1), OutputError);
+    EXPECT_THROW(folder().write(checkpoint(step), 3), IoError);
+  }
+  EXPECT_NO_THROW(folder().check_free_after(3));
+  EXPECT_EQ(bytes_of(path_ / "step-000000002" / "notes"), "mine");
+  EXPECT_EQ(bytes_of(path_ / "step-000000003"), "mine");
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"last", "step-000000001", "step-000000002", "step-000000003"}));
+}
+
+TEST_F(CheckpointFolderTest, ReportsADeletedNewestCheckpoint) {
+  for (const int64_t step : {1, 2}) folder().write(checkpoint(step), 3);
+  fs::remove_all(path_ / "step-000000002");
+  std::vector<std::string> refused;
+  EXPECT_EQ(folder().newest(&refused).state.step, 1);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_NE(refused[0].find("step-000000002' is missing"), std::string::npos) << refused[0];
+  fs::remove_all(path_ / "step-000000001");
+  EXPECT_THROW(folder().newest(nullptr), MissingInputError);
+}
+
 TEST_F(CheckpointFolderTest, KeepsACheckpointToWhichAFileWasAdded) {
   folder().write(checkpoint(1), 1);
   put(path_ / "step-000000001" / "notes", "mine");

@@ -120,6 +120,12 @@ TEST_F(StoredRunFiles, OtherSettingsAreRefusedWithNothingChanged) {
   expect_parts(refusal<UsageError>(other), {"--lr", "0.5"});
 }
 
+TEST_F(StoredRunFiles, AForeignFolderWithTheNameOfALaterStepIsRefusedWithNothingChanged) {
+  fs::create_directory(path("checkpoints/step-000000020"));
+  std::ofstream(path("checkpoints/step-000000020/notes")) << "mine";
+  expect_parts(refusal<OutputError>(), {"step-000000020", "not a checkpoint of renorm; move it away"});
+}
+
 TEST_F(StoredRunFiles, ARunWithoutAValidCheckpointIsRefusedWithNothingChanged) {
   for (const auto& entry : fs::directory_iterator(path("checkpoints"))) {
     if (entry.is_directory() && !entry.is_symlink()) fs::remove(entry.path() / "model.safetensors");
