@@ -123,12 +123,18 @@ class Checked(torch.nn.Module):
             raise RuntimeError(f"{who}: {problem}")
 
     @torch.jit.unused
-    def _check_std(self, std: Tensor) -> None:
+    def _check_averages(self, mean: Tensor, std: Tensor) -> None:
         """Averages on other devices are not read."""
         if torch.jit.is_tracing() or _tensors.is_compiling() or _tensors.in_transform():
             return
         if not std.is_cpu or type(std) is not Tensor:
             return
+        good = mean.isfinite()
+        if not good.all():
+            channel = int(good.logical_not().nonzero()[0])
+            raise RuntimeError(
+                f"{self._who()}: running_mean must be finite, got {mean[channel].item()} in channel {channel}"
+            )
         good = std.isfinite() & (std > 0)
         if not good.all():
             channel = int(good.logical_not().nonzero()[0])
@@ -156,8 +162,8 @@ class Checked(torch.nn.Module):
         problem = self._misfit(input)
         if problem:
             return RuntimeError(f"{self._who()}: {problem}")
-        sentence = str(error).split("\n")[0].partition(": ")[2]
-        return RuntimeError(f"{self._who()}: {sentence}") if "renorm::" in str(error) else error
+        line = str(error).split("\n")[0]
+        return RuntimeError(f"{self._who()}: {line.partition(': ')[2] or line}") if "renorm::" in str(error) else error
 
     @torch.jit.unused
     def _warn_of_hold(self) -> None:

@@ -1,7 +1,21 @@
 """The limits of r and d as a function of the training step."""
 import math
+import operator
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+# Steps are int64 in tensors and operators.
+_TOO_LARGE = 2**63
+
+
+def whole_number(what: str, value: Any, low: int) -> int:
+    """The value as int, also one of NumPy; an error if it is below `low` or no integer."""
+    number = None if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
+    if number is None or number < low:
+        raise ValueError(f"{what} must be an integer {'>= 0' if low == 0 else '> 0'}, got {value!r:.60}")
+    if number >= _TOO_LARGE:
+        raise ValueError(f"{what} must be below 2**63, got {value}")
+    return number
 
 
 class ClipSchedule(NamedTuple):
@@ -26,11 +40,10 @@ class ClipSchedule(NamedTuple):
     def paper(steps: int = 130_000) -> "ClipSchedule":
         """The paper's schedule: hold 5,000, r_max 3 at 40,000, d_max 5 at 25,000, in a run of 130,000 steps. For a run
         of another length every step is scaled in proportion."""
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps <= 0:
-            raise ValueError(f"ClipSchedule.paper: steps must be an integer > 0, got {steps!r}")
+        length = whole_number("ClipSchedule.paper: steps", steps, 1)
 
         def scaled(step: int) -> int:
-            return math.floor(step * steps / 130_000 + 0.5)
+            return math.floor(step * length / 130_000 + 0.5)
 
         return ClipSchedule(scaled(5_000), 3.0, scaled(40_000), 5.0, scaled(25_000))
 
@@ -78,6 +91,8 @@ class ClipSchedule(NamedTuple):
             value = getattr(self, name)
             if value % 1 != 0:  # NaN for infinity and NaN
                 raise ValueError(f"ClipSchedule: {name} must be a whole number, got {value}")
+            if value >= _TOO_LARGE:
+                raise ValueError(f"ClipSchedule: {name} must be below 2**63, got {value}")
         if not self.r_max >= 1:
             raise ValueError(f"ClipSchedule: r_max must be >= 1, got {self.r_max}")
         if not self.d_max >= 0:

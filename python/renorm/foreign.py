@@ -106,6 +106,8 @@ def _source_of(keys: List[str]) -> str:
 
 def _as_tensor(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
+        if value.is_meta:
+            raise ValueError(f"renorm.load_foreign: {name!r} has no values: it is on the meta device")
         return value.detach()
     import numpy
 
@@ -123,6 +125,7 @@ class _Reader:
         self.entries = entries
         self.prefix = prefix
         self.channels = layer.num_features
+        self.dtype = layer.running_mean.dtype if layer.running_mean is not None else torch.float32
         self.used: List[str] = []
 
     def has(self, key: str) -> bool:
@@ -140,8 +143,8 @@ class _Reader:
         if list(value.shape) != [self.channels]:
             raise ValueError(f"renorm.load_foreign: {name!r} has shape {list(value.shape)}, expected [{self.channels}]")
         value = value.to("cpu", torch.float64)
-        if not value.isfinite().all():
-            raise ValueError(f"renorm.load_foreign: {name!r} has a value that is not finite")
+        if not value.to(self.dtype).isfinite().all():
+            raise ValueError(f"renorm.load_foreign: {name!r} has a value that is not finite in {self.dtype}")
         return value
 
     def count(self, key: str) -> int:
@@ -174,8 +177,10 @@ def _std(reader: _Reader, source: _Source, eps: float) -> Tensor:
     if reader.has(source.std):
         reader.ignore(source.variance)
         std = reader.values(source.std)
-        if not (std > 0).all():
-            raise ValueError(f"renorm.load_foreign: {reader.name(source.std)!r} has a value that is not above 0")
+        if not (std.to(reader.dtype) > 0).all():
+            raise ValueError(
+                f"renorm.load_foreign: {reader.name(source.std)!r} has a value that is not above 0 in {reader.dtype}"
+            )
         return std
     variance = reader.values(source.variance or source.std)
     if not (variance >= 0).all():
@@ -298,7 +303,13 @@ def load_foreign(
     check_module("load_foreign", model)
     if names is not None and not isinstance(names, Mapping):
         raise TypeError(f"renorm.load_foreign: names must be a mapping, got {names!r:.60}")
+    if source is not None and not isinstance(source, str):
+        raise TypeError(f"renorm.load_foreign: source must be a string, got {source!r:.60}")
+    if names is not None and not names:
+        raise ValueError("renorm.load_foreign: names is empty; leave it out to read all layers")
     entries = _entries(state_dict)
+    if not entries:
+        raise ValueError("renorm.load_foreign: state_dict is empty")
     wanted = _layers_of(model, names)
     if list(wanted) == [""]:
         entries = _only_layer(entries)

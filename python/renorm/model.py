@@ -6,7 +6,7 @@ import torch
 
 from ._averages import all_reduce
 from ._checks import check_module, checked_option
-from .clip import ClipSchedule
+from .clip import ClipSchedule, whole_number
 from .modules import BatchRenorm
 
 
@@ -86,8 +86,7 @@ def set_step(model: torch.nn.Module, step: int) -> None:
     >>> model[1].num_batches_tracked
     tensor(20000)
     """
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise ValueError(f"renorm.set_step: step must be an integer >= 0, got {step!r}")
+    step = whole_number("renorm.set_step: step", step, 0)
     for layer in _layers_of("set_step", model):
         if layer.num_batches_tracked is not None:
             layer.num_batches_tracked.fill_(step)

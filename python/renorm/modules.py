@@ -10,7 +10,7 @@ from ._checks import OPTIONS, checked_option
 from ._history import in_backward
 from ._library import has_kernels
 from ._one_call import PLAIN, OneCall
-from .clip import ClipSchedule
+from .clip import ClipSchedule, whole_number
 
 def held_type(dtype: torch.dtype) -> torch.dtype:
     """The dtype of parameters and averages: float32 or wider."""
@@ -81,8 +81,7 @@ class BatchRenorm(OneCall):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features <= 0:
-            raise ValueError(f"{name}: num_features must be an integer > 0, got {num_features!r}")
+        num_features = whole_number(f"{name}: num_features", num_features, 1)
         self.num_features = num_features
         self.affine = affine
         self.scale = scale
@@ -101,8 +100,8 @@ class BatchRenorm(OneCall):
         self._defers = False  # inside deferred()
 
         given = torch.get_default_dtype() if dtype is None else dtype
-        if not given.is_floating_point:
-            raise TypeError(f"{name}: dtype must be a floating one, got {given}")
+        if not isinstance(given, torch.dtype) or not given.is_floating_point:
+            raise TypeError(f"{name}: dtype must be a floating torch.dtype, got {given!r:.60}")
         options = {"device": device, "dtype": held_type(given)}
 
         def per_channel(wanted: bool) -> Optional[Tensor]:
@@ -230,7 +229,7 @@ class BatchRenorm(OneCall):
                 input, self.weight, self.bias, mean, std, step, hold, r_max, r_step, d_max, d_step,
                 self.eps, self.group_size, self.grouping, self.activation, residual
             )
-        self._check_std(std)
+        self._check_averages(mean, std)
         return _tensors.train(
             input, self.weight, self.bias, mean, std, step, self.clip, self.eps, self.group_size, self.grouping,
             self.activation, residual
@@ -269,7 +268,7 @@ class BatchRenorm(OneCall):
         if not torch.jit.is_scripting():
             if not _tensors.is_compiling():
                 _tensors.check_no_tangent(input, self.weight, self.bias, residual)
-            self._check_std(std)
+            self._check_averages(mean, std)
         return _tensors.infer(input, self.weight, self.bias, mean, std, self.activation, residual)
 
     def train(self, mode: bool = True) -> "BatchRenorm":
@@ -298,7 +297,18 @@ class BatchRenorm(OneCall):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self.discard()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Nothing collected or counted. Loading with assign=True may have left these buffers on another device."""
+        if self.running_mean is None:
+            return
+        for name in ("collected", "collected_groups", "clip_counts"):
+            buffer = self._buffers[name]
+            dtype = self.running_mean.dtype if buffer.is_floating_point() else buffer.dtype
+            if buffer.device != self.running_mean.device or buffer.dtype != dtype:
+                self._buffers[name] = torch.empty(buffer.shape, dtype=dtype, device=self.running_mean.device)
+            self._buffers[name].zero_()
 
     def __getstate__(self) -> Dict[str, Any]:
         """A copy has nothing collected and no records."""

@@ -184,7 +184,7 @@ class SyncBatchRenorm(BatchRenorm):
         """output, batch_mean, batch_std, r, d and the number of values in all processes. Changes no average."""
         self._check_fit(input)
         if std is not None:
-            self._check_std(std)
+            self._check_averages(mean, std)
         operators = _operators(input)
         try:
             own = operators.batch_renorm_statistics(input.detach())

@@ -25,7 +25,7 @@ class Errors(Case):
             ((3,), {"activation": "gelu"}, ValueError, "activation must be 'none' or 'relu', got 'gelu'"),
             ((3,), {"statistics": "never"}, ValueError, "statistics must be 'immediate' or 'deferred'"),
             ((3,), {"clip": 20000}, TypeError, "clip must be a ClipSchedule"),
-            ((3,), {"dtype": torch.int64}, TypeError, "dtype must be a floating one"),
+            ((3,), {"dtype": torch.int64}, TypeError, "dtype must be a floating torch.dtype"),
             ((3,), {"banana": 1}, TypeError, "banana"),
         ]:
             with self.subTest(text=text), self.assertRaisesRegex(kind, text):
@@ -106,6 +106,36 @@ class Errors(Case):
                 layer.train(mode)
                 with self.assertRaisesRegex(RuntimeError, "running_std must be finite and > 0.*channel 1"):
                     layer(torch.randn(4, 3, 5, 5))
+
+        layer = BatchRenorm2d(3, clip=ramp())
+        layer.running_mean[2] = float("inf")
+        for mode in (True, False):
+            layer.train(mode)
+            with self.assertRaisesRegex(RuntimeError, "running_mean must be finite, got inf in channel 2"):
+                layer(torch.randn(4, 3, 5, 5))
+
+    def test_numbers_of_other_libraries(self):
+        """Integers of NumPy are whole numbers, as for BatchNorm."""
+        numpy = __import__("numpy")
+        layer = BatchRenorm2d(numpy.int64(3), clip=ClipSchedule.paper(numpy.int32(1000)))
+        renorm.set_step(layer, numpy.int64(7))
+        self.assertEqual(layer(torch.randn(4, 3, 5, 5)).shape, (4, 3, 5, 5))
+        self.assertEqual(layer.num_batches_tracked, 8)
+        self.assertIs(type(layer.num_features), int)
+
+    def test_numbers_that_no_tensor_holds(self):
+        for make in (lambda: ClipSchedule.paper(10**30), lambda: ClipSchedule.ramp(0, 3, 2**63, 5, 9),
+                     lambda: renorm.set_step(BatchRenorm2d(3), 2**63)):
+            with self.assertRaisesRegex(ValueError, r"below 2\*\*63"):
+                make()
+
+    def test_models_that_have_no_batchnorm_left(self):
+        converted = torch.nn.Sequential(torch.nn.Conv2d(3, 3, 1), BatchRenorm2d(3))
+        with self.assertRaisesRegex(ValueError, "no BatchNorm layer; it has Batch Renorm layers already"):
+            renorm.convert(converted)
+        scripted = torch.jit.script(torch.nn.Sequential(torch.nn.BatchNorm2d(3)))
+        with self.assertRaisesRegex(TypeError, "a ScriptModule cannot be changed; convert the model before torch.jit.script"):
+            renorm.convert(scripted)
 
     def test_models_without_layers(self):
         model = torch.nn.Linear(2, 2)

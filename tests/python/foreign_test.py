@@ -229,6 +229,9 @@ class Errors(unittest.TestCase):
         self.refuse(ValueError, "'moving_variance' has a value below 0", negative)
         self.refuse(ValueError, "'beta' has a value that is not finite", keras(beta=[1, float("nan")]))
         self.refuse(ValueError, "'gamma' must be an array of numbers, got str", dict(keras(), gamma="x"))
+        self.refuse(ValueError, "'moving_mean' has a value that is not finite in torch.float32", dict(keras(), moving_mean=numpy.array([1e300, 0])))
+        self.refuse(ValueError, "'moving_stddev' has a value that is not above 0 in torch.float32", dict(keras(), moving_stddev=numpy.array([1, 1e-60])))
+        self.refuse(ValueError, "'beta' has no values: it is on the meta device", dict(keras(), beta=torch.ones(2, device="meta")))
         self.refuse(ValueError, "'num_batches_tracked' must be one whole number",
                     dict(Ludvb().state(), num_batches_tracked=-1))
 
@@ -241,7 +244,10 @@ class Errors(unittest.TestCase):
     def test_arguments(self):
         known = "batchnorm, keras, ludvb, sb3, sbx, torchrl"
         self.refuse(ValueError, f"source must be one of {known}, got 'tf'", keras(), "tf")
+        self.refuse(TypeError, "source must be a string", keras(), ["keras"])
         self.refuse(ValueError, "no known source has the keys 'a', 'b'; pass source=", {"a": 1, "b": 2})
+        self.refuse(ValueError, "state_dict is empty", {})
+        self.refuse(ValueError, "names is empty", keras(), names={})
         self.refuse(ValueError, "eps must be > 0", keras(), eps=0)
         self.refuse(ValueError, "momentum must be in", keras(), momentum=1.5)
         self.refuse(ValueError, "7 arrays", list(keras().values())[:6])

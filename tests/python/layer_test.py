@@ -66,6 +66,25 @@ class Training(Case):
             self.assertEqual(layer.eval()(x).stride(), x.stride())
             layer.train()
 
+    def test_channels_last_has_the_values_and_gradients_of_the_formulas(self):
+        for options in ({}, {"activation": "relu"}, {"group_size": 2}):
+            with self.subTest(**options):
+                layer, other = (BatchRenorm2d(4, clip=ramp(), **options) for _ in range(2))
+                x = torch.randn(4, 4, 5, 5).mul(3).add(1)
+                last = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+                x.requires_grad_()
+                for _ in range(4):
+                    expected, _, _ = reference(x.detach(), layer)
+                    weights = torch.randn(4, 4, 5, 5)
+                    gradients = []
+                    for one, input in ((layer, x), (other, last)):
+                        output = one(input)
+                        self.close(output, expected, 2e-6)
+                        gradients.append(torch.autograd.grad((output * weights).sum(), [input, one.weight, one.bias]))
+                    for one, two in zip(*gradients):
+                        self.close(one, two, 2e-6)
+                self.close(layer.running_std, other.running_std)
+
     def test_gradients(self):
         # The limits hold r and d fixed, so differences of the function are derivatives of it.
         for options in ({}, {"group_size": 3, "grouping": "strided"}, {"activation": "relu"}, {"scale": False}):

@@ -3,6 +3,7 @@
 usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 module_test.py
 """
 import copy
+import inspect
 import io
 import pickle
 import unittest
@@ -149,6 +150,39 @@ class State(Case):
                 warnings.simplefilter("ignore")
                 layer.train(mode)
             self.assertEqual(layer(torch.empty(4, 3, 5, 5, device="meta")).shape, (4, 3, 5, 5))
+
+    def test_loading_into_a_layer_of_the_meta_device(self):
+        trained = BatchRenorm2d(3, clip=ramp())
+        x = torch.randn(4, 3, 5, 5)
+        for _ in range(4):
+            trained(x)
+        ways = {"to_empty": lambda layer, state: layer.to_empty(device="cpu").load_state_dict(state)}
+        if "assign" in inspect.signature(torch.nn.Module.load_state_dict).parameters:
+            ways["assign"] = lambda layer, state: layer.load_state_dict(state, assign=True)
+        for name, load in ways.items():
+            with self.subTest(name):
+                layer, twin = BatchRenorm2d(3, clip=ramp(), device="meta"), copy.deepcopy(trained)
+                load(layer, trained.state_dict())
+                self.same(layer.clip_counts, torch.zeros(4, dtype=torch.int64))
+                self.same(layer(x), twin(x))
+                self.same(layer.running_std, twin.running_std)
+                for one in (layer, twin):
+                    with renorm.deferred(one):
+                        one(x + 1)
+                self.same(layer.running_mean, twin.running_mean)
+                self.assertEqual(renorm.clip_telemetry(layer)[""].values, 6)
+
+    def test_other_devices_are_not_waited_for(self):
+        """Meta tensors have no values: reading one is an error."""
+        for statistics in ("immediate", "deferred"):
+            layer = BatchRenorm2d(3, clip=ramp(), device="meta", group_size=2, statistics=statistics)
+            averages = layer.running_mean, layer.running_std, layer.num_batches_tracked
+            x = torch.randn(4, 3, 5, 5, device="meta", requires_grad=True)
+            output, *statistics_and_limits = layer._train(x, None, *averages)
+            layer._end_eagerly(*averages, *statistics_and_limits)
+            output.sum().backward()
+            self.assertEqual(x.grad.shape, x.shape)
+            layer.eval()(x)
 
     def test_tensors_without_data(self):
         try:
