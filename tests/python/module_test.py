@@ -13,12 +13,16 @@ import torch
 
 import renorm
 from renorm import BatchRenorm1d, BatchRenorm2d, ClipSchedule
-from support import Case, has_func, ramp, reference, trained
+from support import Case, func, has_func, ramp, reference, trained
 
 if has_func:
     functional_call = torch.func.functional_call
 else:
-    functional_call = torch.nn.utils.stateless.functional_call
+
+    def functional_call(module, state, arguments):
+        """Takes several dicts, as that of torch.func does."""
+        merged = {name: tensor for part in state for name, tensor in part.items()} if isinstance(state, tuple) else state
+        return torch.nn.utils.stateless.functional_call(module, merged, arguments)
 
 
 def convolves_in(dtype):
@@ -286,7 +290,7 @@ class Functions(Case):
                 self.same(tensor, before[name])
                 self.close(state[name], other.state_dict()[name])
 
-    @unittest.skipUnless(has_func, "no torch.func")
+    @unittest.skipUnless(func, "neither torch.func nor functorch")
     def test_grad_of_a_functional_call(self):
         for layer, x in self.layer_in_both_modes():
             parameters, buffers = self.parts(layer)
@@ -294,22 +298,22 @@ class Functions(Case):
             def loss(parameters, buffers):
                 return functional_call(layer, (parameters, buffers), (x,)).square().sum()
 
-            got = torch.func.grad(loss)(parameters, buffers)
+            got = func.grad(loss)(parameters, buffers)
             leaves = {name: p.clone().requires_grad_() for name, p in parameters.items()}
             loss(leaves, self.parts(layer)[1]).backward()
             for name, leaf in leaves.items():
                 self.close(got[name], leaf.grad, 1e-5)
 
-    @unittest.skipUnless(has_func, "no torch.func")
+    @unittest.skipUnless(func, "neither torch.func nor functorch")
     def test_jacrev_and_vmap_in_evaluation(self):
         layer = trained(BatchRenorm1d(3, clip=ramp()), 9, (6, 3)).eval()
         x = torch.randn(4, 3)
-        jacobian = torch.func.jacrev(layer)(x)
+        jacobian = func.jacrev(layer)(x)
         expected = torch.autograd.functional.jacobian(layer, x)
         self.close(jacobian, expected)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the slow path of vmap says so
-            stacked = torch.func.vmap(layer)(torch.stack([x, x + 1]))
+            stacked = func.vmap(layer)(torch.stack([x, x + 1]))
         self.close(stacked[1], layer(x + 1))
 
     @unittest.skipUnless(has_func, "no torch.func")
@@ -349,9 +353,9 @@ class Functions(Case):
                 with self.refuse_forward_mode():
                     layer(*arguments)
             layer(torch.randn(4, 3))
-        if has_func:
+        if func:
             with self.refuse_forward_mode():
-                torch.func.jvp(layer, (torch.randn(4, 3),), (torch.ones(4, 3),))
+                func.jvp(layer, (torch.randn(4, 3),), (torch.ones(4, 3),))
 
     def test_gradient_penalty(self):
         layer = trained(BatchRenorm2d(3, clip=ramp(), activation="relu"), 5)

@@ -9,6 +9,13 @@ import renorm
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 has_compile = VERSION >= (2, 4)
 has_func = hasattr(torch, "func")
+if has_func:
+    func = torch.func
+else:
+    try:
+        import functorch as func  # what torch.func was before PyTorch 2
+    except ImportError:
+        func = None
 recognises_recomputation = hasattr(torch._C, "_current_graph_task_id")
 
 
