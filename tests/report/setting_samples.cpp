@@ -31,10 +31,19 @@ Arm setting_arm(const std::string& figure, bool renorm, const record::Place& x, 
   return arm;
 }
 
+record::Figure figure_of(const std::string& id, const std::string& title, const std::string& caption) {
+  record::Figure figure;
+  figure.id = id;
+  figure.title = title;
+  figure.caption = caption;
+  figure.in_paper = false;
+  return figure;
+}
+
 // Batchnorm gets worse with the images per label, Batch Renorm does not.
 void add_strength(Results* results) {
-  record::Figure figure{"strength", "Bias of the minibatches", "The more images a label has, the stronger.",
-                        false};
+  record::Figure figure =
+      figure_of("strength", "Bias of the minibatches", "The more images a label has, the stronger.");
   figure.data = kDecoys;
   figure.model = "mlp:512,512,512";
   figure.reference = "strength-iid";
@@ -65,7 +74,7 @@ void add_strength(Results* results) {
 }
 
 void add_grid(Results* results) {
-  record::Figure figure{"grid", "Limits of the clipping", "", false};
+  record::Figure figure = figure_of("grid", "Limits of the clipping", "");
   figure.data = kDecoys;
   figure.x = record::Axis{"r_max", false};
   figure.y = record::Axis{"d_max", false};
