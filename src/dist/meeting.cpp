@@ -14,6 +14,10 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "base/errors.h"
 #include "base/text.h"
 #include "dist/gloo_log.h"
@@ -117,7 +121,11 @@ std::atomic<bool> thread_left_behind{false};
 // A store in a folder is never destroyed: its destructor would wait for the folder if rank 0 has removed it
 // already. It holds no file open.
 Engine::~Engine() {
-  if (!store_path.empty()) store.release();
+  if (store_path.empty()) return;
+#ifdef __SANITIZE_ADDRESS__
+  __lsan_ignore_object(store.get());
+#endif
+  store.release();
 }
 
 std::vector<int> Engine::gone_here() const {

@@ -145,7 +145,9 @@ cp "$work/text.jpg" "$work/text.safetensors"
 run 65 predict "$work/text.safetensors" "$work/one.png"
 complains "$work/text.safetensors"
 head -c 6000 "$work/plain.pt" >"$work/torn.pt"
+export ASAN_OPTIONS=detect_leaks=0  # LibTorch's reader leaks 152 bytes for a damaged file
 run 65 predict "$work/torn.pt" "$work/one.png" --trust-code
+unset ASAN_OPTIONS
 complains TorchScript
 head -c 6000 "$work/plain.safetensors" >"$work/torn.safetensors"
 run 65 predict "$work/torn.safetensors" "$work/one.png"
