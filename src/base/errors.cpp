@@ -33,6 +33,12 @@ Failure failure_of(const std::exception_ptr& error) {
   } catch (const std::bad_alloc&) {
     return {kExitInternal, "out of memory; smaller batches or images need less"};
   } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      return {
+          kExitInternal,
+          "cannot start a thread: too little memory or too many processes; raise the limits 'ulimit -v' and "
+          "'ulimit -u', or use fewer --threads"};
+    }
     return {kExitIo, error.what()};
   } catch (const std::exception& error) {
     return {kExitInternal, fmt::format("internal error: {}", error.what())};

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/start_memory.h"
 #include "dist/group.h"
 #include "kernels/kernels.h"
 
@@ -230,6 +231,7 @@ int run_reporting(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A write beyond 'ulimit -f' fails like one to a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
+  renorm::cli::explain_faults_under_a_limit();
   renorm::avoid_incomplete_amx();
   const int code = renorm::cli::run_reporting(argc, argv);
   if (!renorm::dist::is_thread_left_behind()) return code;

@@ -1,10 +1,13 @@
 // Ends the program with one sentence where its libraries would not get the memory that they need. Without it
 // OpenBLAS tries again without end, LibTorch aborts, and oneDNN uses a null pointer.
+#include "cli/start_memory.h"
+
 #include <dlfcn.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 
@@ -28,20 +31,13 @@ constexpr char kFaultSentence[] =
     "renorm: a library failed for lack of memory, as far as can be told; raise the limit 'ulimit -v', or use "
     "a smaller model or smaller batches\n";
 
+// Two threads may fail at once; the first one writes and ends the process.
 extern "C" void end_by_fault(int /*signal*/) {
+  static std::atomic<bool> is_reported{false};
+  if (is_reported.exchange(true)) pause();
   if (write(STDERR_FILENO, kFaultSentence, sizeof kFaultSentence - 1) < 0) {
   }
   _exit(kExitInternal);
-}
-
-// Under a limit, an allocation that fails inside of a library is the probable reason of a fault.
-void explain_faults_under_a_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  struct sigaction action = {};
-  action.sa_handler = end_by_fault;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGSEGV, &action, nullptr);
 }
 
 // The value of a variable as a number of threads; 0 if it is not set or no number.
@@ -74,7 +70,6 @@ int blas_threads(char** environment) {
 }
 
 void check_start_memory(int /*argc*/, char** /*argv*/, char** environment) {
-  explain_faults_under_a_limit();
   const auto buffers = static_cast<size_t>(blas_threads(environment));
   if (has_address_space(kLibraryBytes + buffers * kBlasBufferBytes)) return;
   if (write(STDERR_FILENO, kSentence, sizeof kSentence - 1) < 0) {
@@ -86,6 +81,20 @@ void check_start_memory(int /*argc*/, char** /*argv*/, char** environment) {
                                                                              char**) = check_start_memory;
 
 }  // namespace
+
+void explain_faults_under_a_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  struct sigaction action = {};
+  action.sa_handler = end_by_fault;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
 }  // namespace renorm::cli
+
+#else
+
+void renorm::cli::explain_faults_under_a_limit() {}
 
 #endif

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
+#include <string>
+#include <system_error>
+
 namespace renorm::testing {
 namespace {
 
@@ -24,6 +28,13 @@ TEST(ThrowForExitCode, KeepsTheWordsOfADefect) {
   } catch (const InternalError& error) {
     EXPECT_STREQ(error.what(), "a sentence");
   }
+}
+
+TEST(FailureOf, ExplainsAThreadThatCannotStart) {
+  const auto again = std::make_error_code(std::errc::resource_unavailable_try_again);
+  const Failure failure = failure_of(std::make_exception_ptr(std::system_error(again)));
+  EXPECT_EQ(failure.exit_code, 70);
+  EXPECT_NE(failure.message.find("fewer --threads"), std::string::npos) << failure.message;
 }
 
 }  // namespace
