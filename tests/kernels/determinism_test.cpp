@@ -135,12 +135,14 @@ TYPED_TEST(KernelDeterminism, HoldsInGeneratedCases) {
 
 // Large enough for stores that bypass the cache, which must be visible to other threads too.
 TEST(KernelDeterminismBeyondTheCache, HoldsForEveryCutAndThreadCount) {
-  for (const Layout layout : {Layout::kNcs, Layout::kNsc}) {
+  const std::vector<std::pair<Layout, Shape>> cases = {
+      {Layout::kNcs, {6, 65, 5657}}, {Layout::kNcs, {96, 61, 361}}, {Layout::kNsc, {6, 65, 5657}}};
+  for (const auto& [layout, shape] : cases) {
     for (const bool has_residual : {false, true}) {
       Case c;
       c.layout = layout;
-      c.shape = {6, 65, 5657};
-      c.groups = kernels::contiguous_groups(6, 2);
+      c.shape = shape;
+      c.groups = kernels::contiguous_groups(shape.n, shape.n / 3);
       c.has_residual = has_residual;
       c.activation = has_residual ? Activation::kRelu : Activation::kNone;
       c.misaligned = true;
@@ -173,6 +175,19 @@ TEST(FewChannels, AreDividedAlongLongRows) {
       for (const int64_t count : units) EXPECT_GT(count, c.groups.count * channels);
     }
   }
+}
+
+// Rows too short to be divided: each channel of each group is a unit.
+TEST(FewChannels, AreUnitsIfRowsAreShort) {
+  Case c;
+  c.shape = {512, 3, 256};
+  c.groups = kernels::contiguous_groups(c.shape.n, c.shape.n / 2);
+  Arrays<float> a = draw_arrays<float>(c);
+  std::vector<int64_t> units;
+  kernels::forward(forward_problem(c, a), counted(&units));
+  kernels::backward(backward_problem(c, a), counted(&units));
+  for (const int64_t count : units) EXPECT_EQ(count, 6);
+  ASSERT_NO_FATAL_FAILURE(expect_same_bits<float>(c));
 }
 
 }  // namespace

@@ -30,12 +30,13 @@ class Scratch {
  public:
   static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(P));
 
-  explicit Scratch(int64_t c) : data_(new P[static_cast<size_t>(c + 4 * kLine)]), values_(data_.get()) {
+  explicit Scratch(int64_t c) : data_(new P[static_cast<size_t>(c + 6 * kLine)]), values_(data_.get()) {
     values_ += ElementsToLine(values_, kLine);
   }
   P* get() { return values_; }
   // The values from `head` elements before the border of a cache line: aligned like data that has this head.
-  P* get(int64_t head) { return values_ + (kLine - head); }
+  // Two lines of scratch are before them.
+  P* get(int64_t head) { return values_ + (3 * kLine - head); }
 
  private:
   std::unique_ptr<P[]> data_;

@@ -90,8 +90,8 @@ struct RowGradient {
   T* HWY_RESTRICT dresidual;
   simd::Affine<P> affine;
   simd::Gradient<P> gradient;
-  int64_t next = 0;    // as in the forward
-  bool fetch = false;  // as in the forward
+  int64_t next = 0;   // as in the forward
+  int64_t ahead = 0;  // as in the forward
 
   template <class Load, class LoadParameter, class Put>
   HWY_INLINE void At(int64_t i, const Load& load, const LoadParameter& parameter, const Put& put) const {
@@ -130,9 +130,9 @@ struct RowGradient {
   }
   HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt((dx != nullptr ? dx : dresidual) + i, next);
-    if (!kStream || !fetch) return;
-    FetchAhead(data.x + i, kLineBytes);
-    FetchAhead(data.dy + i, kLineBytes);
+    if (!kStream || ahead == 0) return;
+    FetchAt(data.x + i, ahead);
+    FetchAt(data.dy + i, ahead);
   }
   // This row and the next ones, as in the forward.
   template <int kRows>

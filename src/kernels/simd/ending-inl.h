@@ -169,11 +169,16 @@ struct MaskOutput {
   }
 };
 
+template <Ending kEnding>
+HWY_INLINE bool HasMask(const MaskOutput& mask) {
+  return kEnding == Ending::kResidual && mask.bytes != nullptr;
+}
+
 // Writes the mask of n values of output from value i on, if there is one.
 template <Ending kEnding, typename P>
 HWY_INLINE void StoreMask(const MaskOutput& mask, const Output<P>& output, int64_t i, int64_t n) {
   if constexpr (kEnding == Ending::kResidual) {
-    if (mask.bytes != nullptr) mask.Put<P>(output.stopped, i, n);
+    if (HasMask<kEnding>(mask)) mask.Put<P>(output.stopped, i, n);
   }
   (void)mask, (void)output, (void)i, (void)n;
 }

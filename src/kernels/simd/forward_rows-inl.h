@@ -67,7 +67,8 @@ struct RowOutput {
   // In elements from this row to the one written next. Not 0: whole vectors of y are aligned, and the lines
   // of the next row are prefetched, because runs are too short for the CPU to do it.
   int64_t next = 0;
-  bool fetch = false;  // the data ahead, if outputs are streamed
+  // In elements from x to data that is read later and fetched now, if outputs are streamed. 0: none.
+  int64_t ahead = 0;
 
   template <class Load, class LoadParameter>
   HWY_INLINE Output<P> At(int64_t i, const Load& load, const LoadParameter& parameter) const {
@@ -81,7 +82,7 @@ struct RowOutput {
   }
   // With a mask a row starts at a cache line, so that vectors fill whole bytes.
   HWY_INLINE int64_t Head(int64_t c) const {
-    return kStream || next != 0 || kEnding == Ending::kResidual ? ElementsToLine(y, c) : 0;
+    return kStream || next != 0 || HasMask<kEnding>(mask) ? ElementsToLine(y, c) : 0;
   }
   HWY_INLINE void Step(int64_t i) {
     const Output<P> output = At(i);
@@ -106,8 +107,10 @@ struct RowOutput {
   }
   HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt(y + i, next);
-    if (kStream && fetch) FetchAhead(x + i, kLineBytes);
-    if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, kLineBytes);
+    if (kStream && ahead != 0) FetchAt(x + i, ahead);
+    if constexpr (kEnding == Ending::kResidual) {
+      next != 0 ? PrefetchAt(residual + i, next) : FetchAhead(residual + i, kLineBytes);
+    }
   }
   // This row and the next ones, kRows in all and `stride` elements from one to the next, not streamed.
   // Coefficients are loaded once for all of them.

@@ -38,6 +38,10 @@ struct NcsGeometry {
     const int64_t n = unit.group * groups.group_step + example * groups.example_step;
     return (n * shape.c + unit.first + j) * shape.s;
   }
+  // From a row to the same channel's row of the group's next example, or of the one before.
+  HWY_INLINE int64_t Stride(bool reverse) const {
+    return (reverse ? -1 : 1) * groups.example_step * shape.c * shape.s;
+  }
 };
 
 // Where the pieces of a problem with few channels are.

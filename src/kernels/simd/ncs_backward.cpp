@@ -196,7 +196,10 @@ struct BackwardPass {
   HWY_INLINE GatherGradient<T, kEnding> Gatherer(int64_t row, int64_t j) {
     return {{problem, row, gathered->affine(), j}, sums[j], geometry.plan.fetch};
   }
-  HWY_INLINE ApplyGradient<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
+  HWY_INLINE ApplyGradient<T, kEnding, kStream> Applier(int64_t row, int64_t j, int64_t next) {
+    const int64_t s = geometry.shape.s;
+    if (kStream && problem.dx != nullptr) PrefetchEnds(problem.dx + row, s, next);
+    if (kStream && problem.dresidual != nullptr) PrefetchEnds(problem.dresidual + row, s, next);
     return {{problem, row, applied->affine(), j}, problem, row, {outer_scale, slope, offset}, j};
   }
 };

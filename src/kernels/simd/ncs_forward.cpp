@@ -74,17 +74,21 @@ struct ApplyAffine {
   Vec<P> scale;
   Vec<P> shift;
   Vec<P> floor;
+  int64_t next;  // as in RowOutput
 
   template <class Problem>
-  HWY_INLINE ApplyAffine(const Problem& problem, int64_t row, const simd::Affine<P>& affine, int64_t c)
+  HWY_INLINE ApplyAffine(const Problem& problem, int64_t row, const simd::Affine<P>& affine, int64_t c,
+                         int64_t to_next = 0)
       : x(problem.x + row),
         y(problem.y + row),
         mask(MaskOf(problem, row)),
         mean(hn::Set(Tag<P>(), affine.mean[c])),
         scale(hn::Set(Tag<P>(), affine.scale[c])),
         shift(hn::Set(Tag<P>(), affine.shift[c])),
-        floor(FloorOf<P>(problem.activation)) {
+        floor(FloorOf<P>(problem.activation)),
+        next(to_next) {
     if constexpr (kEnding == Ending::kResidual) residual = problem.residual + row;
+    if (kStream && next != 0) PrefetchEnds(y, problem.shape.s, next);
   }
   template <class Load>
   HWY_INLINE Output<P> At(int64_t i, const Load& load) const {
@@ -96,11 +100,14 @@ struct ApplyAffine {
   }
   // The residual is read for the first time here, x for the second.
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
-    if constexpr (kEnding == Ending::kResidual) FetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+    if constexpr (kEnding == Ending::kResidual) {
+      if (next == 0) FetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
+      for (int64_t k = 0; next != 0 && k < n; k += kLine) PrefetchAt(residual + i + k, next);
+    }
   }
   // With a mask a row starts at a cache line, so that vectors fill whole bytes.
   HWY_INLINE int64_t Head(int64_t s) const {
-    return kStream || kEnding == Ending::kResidual ? ElementsToLine(y, s) : 0;
+    return kStream || HasMask<kEnding>(mask) ? ElementsToLine(y, s) : 0;
   }
   HWY_INLINE void Step(int64_t i) {
     const Output<P> output = At(i);
@@ -160,8 +167,8 @@ struct ForwardPass {
   HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) {
     return {problem.x + row, channels[j], geometry.plan.fetch};
   }
-  HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j) {
-    return {problem, row, {mean, scale, shift}, j};
+  HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j, int64_t next) {
+    return {problem, row, {mean, scale, shift}, j, next};
   }
 };
 

@@ -18,32 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// Three coefficients per channel, and the same per value of a run.
-template <typename P>
-class RunCoefficients {
- public:
-  RunCoefficients(int64_t block, int64_t s)
-      : block_(block),
-        s_(s),
-        channel_(3 * block_),
-        value_{Scratch<P>(block * s), Scratch<P>(block * s), Scratch<P>(block * s)} {}
-
-  P* channel(int k) { return channel_.get() + k * block_; }
-  P* value(int k) { return value_[k].get(head_); }
-
-  HWY_INLINE void ExpandAll(int64_t width, int64_t head) {
-    head_ = head;
-    for (int k = 0; k < 3; ++k) Expand(channel(k), width, s_, value(k));
-  }
-
- private:
-  int64_t block_;
-  int64_t s_;
-  int64_t head_ = 0;
-  Scratch<P> channel_;
-  Scratch<P> value_[3];
-};
-
 // The two sums of a unit's channels. Sums per value of a run become sums per channel every kChunkRows runs.
 template <typename T, Ending kEnding>
 class RunSums {
@@ -118,17 +92,17 @@ class BackwardRuns {
 
   HWY_INLINE void Start(const NcsUnit& unit) {
     const int64_t row = unit.group * geometry_.shape.c + unit.first;
-    AffineOf<T>(problem_, unit.group, unit.first, unit.first + unit.width,
-                {gathered_->channel(0), gathered_->channel(1), gathered_->channel(2)});
+    AffineOf<T>(problem_, unit.group, unit.first, unit.first + unit.width, gathered_->Channels());
     const int64_t head = HeadOf(problem_.x + geometry_.Row(unit, 0, 0));
-    gathered_->ExpandAll(unit.width, head);
+    gathered_->Expand(*applied_, unit.width, head);
     sums_.Start(unit.width, head, out_.first + row, out_.second + row);
   }
   HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
+    if (current != nullptr) spans_ = turns_.Next(geometry_, *current, next);
     ForUnitRuns(*this, geometry_, current, next, reverse);
   }
   HWY_INLINE void Gather(int64_t offset, int64_t stride, int64_t runs) {
-    sums_.Add(data_.At(offset), stride, runs, AffineOfRun(gathered_));
+    sums_.Add(data_.At(offset), stride, runs, gathered_->Values());
   }
   HWY_INLINE void Fold(const NcsUnit& unit) {
     const int64_t row = unit.group * geometry_.shape.c + unit.first;
@@ -136,32 +110,31 @@ class BackwardRuns {
     const double count = static_cast<double>(geometry_.groups.size * geometry_.shape.s);
     FoldBackward<T>(problem_, unit.group, unit.first, unit.first + unit.width, count, out_.first + row,
                     out_.second + row, {gradient_.channel(0), gradient_.channel(1), gradient_.channel(2)});
-    gradient_.ExpandAll(unit.width, HeadOf(problem_.x + geometry_.Row(unit, 0, 0)));
-    written_ = unit.width * geometry_.shape.s;
+    gradient_.Expand(gradient_, unit.width, HeadOf(problem_.x + geometry_.Row(unit, 0, 0)));
     std::swap(applied_, gathered_);
   }
-  HWY_INLINE void Write(int64_t offset, int64_t next) {
+  HWY_INLINE void Write(int64_t run, int64_t next) {
+    const RunSpans::Span span = spans_.Of((problem_.dx != nullptr ? problem_.dx : problem_.dresidual) + run);
+    const int64_t offset = run - span.lead;
+    const simd::Affine<P> gradient = gradient_.Values(-span.lead);
     RowGradient<T, kEnding, kStream> output{
         data_.At(offset),
         problem_.dx == nullptr ? nullptr : problem_.dx + offset,
         problem_.dresidual == nullptr ? nullptr : problem_.dresidual + offset,
-        AffineOfRun(applied_),
-        {gradient_.value(0), gradient_.value(1), gradient_.value(2)},
+        applied_->Values(-span.lead),
+        {gradient.mean, gradient.scale, gradient.shift},
         next,
-        /*fetch=*/true};
-    AlongRow<P>(output, written_);
+        spans_.ahead};
+    AlongRow<P>(output, span.count);
   }
 
  private:
-  static HWY_INLINE simd::Affine<P> AffineOfRun(RunCoefficients<P>* of) {
-    return {of->value(0), of->value(1), of->value(2)};
-  }
-
   const Backward<T>& problem_;
   const NcsGeometry& geometry_;
   GradientData<T> data_;
   simd::Sums out_;
-  int64_t written_ = 0;
+  SpanTurns turns_;
+  RunSpans spans_;
   RunSums<T, kEnding> sums_;
   // Two units at once: one is written while the next is gathered.
   RunCoefficients<P> buffers_[2];

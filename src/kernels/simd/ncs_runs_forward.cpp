@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <memory>
+#include <type_traits>
 
 #include "kernels/simd/ending-inl.h"
 #include "kernels/simd/fold-inl.h"
@@ -92,6 +93,24 @@ class RunMoments {
   Scratch<P> channel_shift_;
 };
 
+// Writes `count` values of problem: Forward<T> or Inference<T>. `next` and `ahead` as in RowOutput.
+template <Ending kEnding, bool kStream, class Problem, typename P>
+HWY_INLINE void WriteRun(const Problem& problem, int64_t offset, int64_t count, const simd::Affine<P>& affine,
+                         int64_t next, int64_t ahead) {
+  using T = std::remove_pointer_t<decltype(problem.y)>;
+  RowOutput<T, kEnding, kStream> output{problem.x + offset,
+                                        kEnding == Ending::kResidual ? problem.residual + offset : nullptr,
+                                        problem.y + offset,
+                                        affine.mean,
+                                        affine.scale,
+                                        affine.shift,
+                                        FloorOf<P>(problem.activation),
+                                        MaskOf(problem, offset),
+                                        next,
+                                        ahead};
+  AlongRow<P>(output, count);
+}
+
 template <typename T, Ending kEnding, bool kStream>
 class ForwardRuns {
   using P = Stat<T>;
@@ -103,10 +122,7 @@ class ForwardRuns {
         block_(geometry.plan.block),
         s_(geometry.shape.s),
         moments_(block_, s_),
-        channel_(3 * block_),
-        mean_(block_ * s_),
-        scale_(block_ * s_),
-        shift_(block_ * s_),
+        affine_(block_, s_),
         means_(block_),
         m2s_(block_) {}
 
@@ -114,38 +130,23 @@ class ForwardRuns {
     moments_.Start(problem_.x, PlacesOf(geometry_, unit), unit.width);
   }
   HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
+    if (current != nullptr) spans_ = turns_.Next(geometry_, *current, next);
     ForUnitRuns(*this, geometry_, current, next, reverse);
   }
   HWY_INLINE void Gather(int64_t offset, int64_t stride, int64_t runs) {
     moments_.Add(problem_.x + offset, stride, runs);
   }
   HWY_INLINE void Fold(const NcsUnit& unit) {
-    P* mean = channel_.get();
-    P* scale = mean + block_;
-    P* shift = scale + block_;
     moments_.Finish(means_.get(), m2s_.get());
     const double count = static_cast<double>(geometry_.groups.size * s_);
     FoldForward<T>(problem_, unit.group, unit.first, unit.first + unit.width, count, means_.get(), m2s_.get(),
-                   {mean, scale, shift});
-    head_ = HeadOf(problem_.y + geometry_.Row(unit, 0, 0));
-    Expand(mean, unit.width, s_, mean_.get(head_));
-    Expand(scale, unit.width, s_, scale_.get(head_));
-    Expand(shift, unit.width, s_, shift_.get(head_));
-    written_ = unit.width * s_;
+                   affine_.Channels());
+    affine_.Expand(affine_, unit.width, HeadOf(problem_.y + geometry_.Row(unit, 0, 0)));
   }
-  HWY_INLINE void Write(int64_t offset, int64_t next) {
-    const T* residual = kEnding == Ending::kResidual ? problem_.residual + offset : nullptr;
-    RowOutput<T, kEnding, kStream> output{problem_.x + offset,
-                                          residual,
-                                          problem_.y + offset,
-                                          mean_.get(head_),
-                                          scale_.get(head_),
-                                          shift_.get(head_),
-                                          FloorOf<P>(problem_.activation),
-                                          MaskOf(problem_, offset),
-                                          next,
-                                          /*fetch=*/true};
-    AlongRow<P>(output, written_);
+  HWY_INLINE void Write(int64_t run, int64_t next) {
+    const RunSpans::Span span = spans_.Of(problem_.y + run);
+    WriteRun<kEnding, kStream>(problem_, run - span.lead, span.count, affine_.Values(-span.lead), next,
+                               spans_.ahead);
   }
 
  private:
@@ -153,13 +154,10 @@ class ForwardRuns {
   const NcsGeometry& geometry_;
   int64_t block_;
   int64_t s_;
-  int64_t written_ = 0;
-  int64_t head_ = 0;
+  SpanTurns turns_;
+  RunSpans spans_;
   RunMoments<T> moments_;
-  Scratch<P> channel_;
-  Scratch<P> mean_;
-  Scratch<P> scale_;
-  Scratch<P> shift_;
+  RunCoefficients<P> affine_;
   Scratch<double> means_;
   Scratch<double> m2s_;
 };
@@ -187,27 +185,22 @@ void RunInferenceRuns(const Inference<T>& problem, const simd::NcsPlan& plan,
   const Shape& shape = problem.shape;
   const NcsGeometry geometry{shape, contiguous_groups(shape.n, shape.n), plan};
   const int64_t stride = shape.c * shape.s;
-  Scratch<P> mean(plan.block * shape.s), scale(plan.block * shape.s), shift(plan.block * shape.s);
+  RunCoefficients<P> run_affine(plan.block, shape.s);
+  SpanTurns turns;
   for (int64_t index = first; index < last; ++index) {
     const NcsUnit unit = geometry.Unit(index);
+    const NcsUnit after = geometry.Unit(index + 1);
+    const RunSpans spans = turns.Next(geometry, unit, index + 1 < last ? &after : nullptr);
     const int64_t start = geometry.Row(unit, 0, 0);
-    const int64_t head = HeadOf(problem.y + start);
-    Expand(affine.mean + unit.first, unit.width, shape.s, mean.get(head));
-    Expand(affine.scale + unit.first, unit.width, shape.s, scale.get(head));
-    Expand(affine.shift + unit.first, unit.width, shape.s, shift.get(head));
-    for (int64_t offset = start; offset < start + shape.n * stride; offset += stride) {
-      const T* residual = kEnding == Ending::kResidual ? problem.residual + offset : nullptr;
-      RowOutput<T, kEnding, /*kStream=*/true> output{problem.x + offset,
-                                                     residual,
-                                                     problem.y + offset,
-                                                     mean.get(head),
-                                                     scale.get(head),
-                                                     shift.get(head),
-                                                     FloorOf<P>(problem.activation),
-                                                     MaskOf(problem, offset),
-                                                     stride,
-                                                     /*fetch=*/true};
-      AlongRow<P>(output, unit.width * shape.s);
+    const simd::Affine<P> channels = run_affine.Channels();
+    std::copy_n(affine.mean + unit.first, unit.width, channels.mean);
+    std::copy_n(affine.scale + unit.first, unit.width, channels.scale);
+    std::copy_n(affine.shift + unit.first, unit.width, channels.shift);
+    run_affine.Expand(run_affine, unit.width, HeadOf(problem.y + start));
+    for (int64_t run = start; run < start + shape.n * stride; run += stride) {
+      const RunSpans::Span span = spans.Of(problem.y + run);
+      WriteRun<kEnding, /*kStream=*/true>(problem, run - span.lead, span.count, run_affine.Values(-span.lead),
+                                          stride, spans.ahead);
     }
   }
   hwy::FlushStream();

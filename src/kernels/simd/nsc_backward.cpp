@@ -77,7 +77,7 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const GradientData<T> data = DataOf(problem);
-  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedRow;
+  const int64_t ahead = AheadOf<T>(c);
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -89,8 +89,8 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
             problem.dresidual == nullptr ? nullptr : problem.dresidual + start,
             {affine.mean + at, affine.scale + at, affine.shift + at},
             {gradient.scale + at, gradient.slope + at, gradient.shift + at},
-            0,
-            fetch};
+            /*next=*/0,
+            ahead};
       };
       WriteRun<T, kEnding, kStream>(output_at, stride, rows, c);
     });

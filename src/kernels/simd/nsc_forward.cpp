@@ -144,23 +144,17 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const Vec<Stat<T>> floor = FloorOf<Stat<T>>(problem.activation);
-  const bool fetch = c * static_cast<int64_t>(sizeof(T)) >= kFetchedRow;
+  const int64_t ahead = AheadOf<T>(c);
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
       const auto output_at = [&](int64_t row) HWY_ATTR {
         const int64_t start = offset + row * stride;
         const T* residual = kEnding == Ending::kResidual ? problem.residual + start : nullptr;
-        return RowOutput<T, kEnding, kStream>{problem.x + start,
-                                              residual,
-                                              problem.y + start,
-                                              affine.mean + at,
-                                              affine.scale + at,
-                                              affine.shift + at,
-                                              floor,
-                                              MaskOf(problem, start),
-                                              0,
-                                              fetch};
+        return RowOutput<T, kEnding, kStream>{
+            problem.x + start, residual, problem.y + start,      affine.mean + at, affine.scale + at,
+            affine.shift + at, floor,    MaskOf(problem, start),
+            /*next=*/0,        ahead};
       };
       WriteRun<T, kEnding, kStream>(output_at, stride, rows, c);
     });

@@ -9,16 +9,23 @@ namespace {
 // is read next.
 constexpr int64_t kStreamBytes = int64_t{16} << 20;
 // Channels-first blocks span about this many neighbouring values of an example.
-constexpr int64_t kBlockValues = 1024;
-// Channels-first rows shorter than this, and not of whole cache lines, are taken as runs. The limit is higher
-// where outputs bypass the cache, because lines that two rows share are slow there.
+constexpr int64_t kBlockValues = 768;
+// But no less than this, so that a cache line has values of two blocks at most.
+constexpr int64_t kMinBlockValues = 64;
+static_assert(kMinBlockValues <= kMaxBlock);
+// Channels-first rows shorter than this are taken as runs. The limit is higher where outputs bypass the cache
+// and rows are not of whole cache lines, because lines that two rows share are slow there, and more so their
+// part of a mask.
 constexpr int64_t kShortRow = 128;
-constexpr int64_t kShortStreamedRow = 320;
+constexpr int64_t kShortStreamedRow = 480;
+constexpr int64_t kShortMaskedRow = 1280;
 constexpr int64_t kLineBytes = 64;
 // Channels-first rows longer than this are left to the CPU, which fetches long rows ahead by itself.
 constexpr int64_t kFetchedRowBytes = int64_t{32} << 10;
-// Channels-first data of at most this many channels and groups is taken in pieces of so many values.
+// Channels-first data of at most kFewUnits channels and groups is taken in pieces of kPieceValues if its rows
+// have kFewRow values or more. Other data has as many units, if it has as many channels and groups.
 constexpr int64_t kFewUnits = 8;
+constexpr int64_t kFewRow = 320;
 constexpr int64_t kPieceValues = int64_t{1} << 16;
 // Channels-last units: rows are a multiple of the first, and a group has at most the second.
 constexpr int64_t kRowMultiple = 256;
@@ -30,6 +37,11 @@ constexpr int64_t kSmallChannels = 512;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t row_bytes(const Traffic& traffic) { return traffic.shape.s * traffic.value_bytes; }
+
+int64_t short_row(const Traffic& traffic, bool stream) {
+  if (!stream || row_bytes(traffic) % kLineBytes == 0) return kShortRow;
+  return traffic.writes_mask ? kShortMaskedRow : kShortStreamedRow;
+}
 
 bool fetches(const Traffic& traffic) { return row_bytes(traffic) <= kFetchedRowBytes; }
 
@@ -43,15 +55,16 @@ bool streams(const Traffic& traffic) {
 NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups) {
   const Shape& shape = traffic.shape;
   const bool stream = streams(traffic);
-  const bool whole_lines = row_bytes(traffic) % kLineBytes == 0;
-  const bool runs = !whole_lines && shape.s < (stream ? kShortStreamedRow : kShortRow);
-  const int64_t block = std::clamp<int64_t>(ceil_div(kBlockValues, shape.s), 1, std::min(kMaxBlock, shape.c));
+  const bool runs = shape.s < short_row(traffic, stream);
+  const int64_t many_units = groups.count * shape.c / kFewUnits;
+  const int64_t block = std::min({ceil_div(kBlockValues, shape.s), kMaxBlock, shape.c,
+                                  std::max(many_units, ceil_div(kMinBlockValues, shape.s))});
   const int64_t blocks = ceil_div(shape.c, block);
   return {block, blocks, groups.count * blocks, stream, runs, fetches(traffic)};
 }
 
 bool has_few_channels(const Shape& shape, const Groups& groups) {
-  return groups.count * shape.c <= kFewUnits && shape.s >= kShortStreamedRow &&
+  return groups.count * shape.c <= kFewUnits && shape.s >= kFewRow &&
          groups.size * shape.s >= 2 * kPieceValues;
 }
 

@@ -14,11 +14,12 @@ struct Traffic {
   Shape shape;
   int64_t arrays;
   int64_t value_bytes;
+  bool writes_mask = false;
 };
 
 template <typename T>
 Traffic traffic_of(const Forward<T>& problem) {
-  return {problem.shape, problem.residual == nullptr ? 2 : 3, sizeof(T)};
+  return {problem.shape, problem.residual == nullptr ? 2 : 3, sizeof(T), problem.mask != nullptr};
 }
 template <typename T>
 Traffic traffic_of(const Inference<T>& problem) {

@@ -129,15 +129,16 @@ HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUni
   const int64_t gather_width = next != nullptr ? next->width : 0;
   const int64_t both = std::min(apply_width, gather_width);
   const int64_t s = geometry.shape.s;
+  const int64_t stride = geometry.Stride(reverse);
   for (int64_t i = 0; i < geometry.groups.size; ++i) {
     const int64_t n = reverse ? geometry.groups.size - 1 - i : i;
     for (int64_t j = 0; j < both; ++j) {
-      auto apply = pass.Applier(geometry.Row(*current, n, j), j);
+      auto apply = pass.Applier(geometry.Row(*current, n, j), j, stride);
       auto gather = pass.Gatherer(geometry.Row(*next, n, j), j);
       ForRow<P>(gather, apply, s);
     }
     for (int64_t j = both; j < apply_width; ++j) {
-      auto apply = pass.Applier(geometry.Row(*current, n, j), j);
+      auto apply = pass.Applier(geometry.Row(*current, n, j), j, stride);
       ForRow<P>(no_gather, apply, s);
     }
     for (int64_t j = both; j < gather_width; ++j) {

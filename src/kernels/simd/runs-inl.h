@@ -13,6 +13,7 @@
 
 #include "kernels/simd/along-inl.h"
 #include "kernels/simd/channels-inl.h"
+#include "kernels/simd/internal.h"
 #include "kernels/simd/ncs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,6 +28,90 @@ HWY_INLINE void Expand(const P* HWY_RESTRICT of_channel, int64_t width, int64_t 
     for (int64_t i = 0; i < s; i += Lanes<P>()) Store(value, values + j * s + i);
   }
 }
+
+// Three coefficients per channel of a unit, and the same per value of its runs. Behind a unit's values are
+// those of the unit before it.
+template <typename P>
+class RunCoefficients {
+ public:
+  RunCoefficients(int64_t block, int64_t s)
+      : block_(block),
+        s_(s),
+        channel_(3 * block_),
+        value_{Scratch<P>(block * s), Scratch<P>(block * s), Scratch<P>(block * s)} {}
+
+  P* channel(int k) { return channel_.get() + k * block_; }
+  P* value(int k) { return value_[k].get(head_); }
+  simd::Affine<P> Channels() { return {channel(0), channel(1), channel(2)}; }
+  simd::Affine<P> Values(int64_t from = 0) { return {value(0) + from, value(1) + from, value(2) + from}; }
+
+  // Takes the values from the channels of a unit. `before` has the unit before it and may be this one. `head`
+  // as in Scratch::get().
+  HWY_INLINE void Expand(RunCoefficients& before, int64_t width, int64_t head) {
+    for (int k = 0; k < 3; ++k) {
+      P* values = value_[k].get(head);
+      if (before.count_ > 0) std::copy_n(before.value(k) + before.count_ - kLead, kLead, values - kLead);
+      HWY_NAMESPACE::Expand(channel(k), width, s_, values);
+    }
+    head_ = head;
+    count_ = width * s_;
+  }
+
+ private:
+  // The values of a cache line, which are half as wide as P at least. Units that others follow have more.
+  static constexpr int64_t kLead = 2 * Scratch<P>::kLine;
+
+  int64_t block_;
+  int64_t s_;
+  int64_t head_ = 0;
+  int64_t count_ = 0;
+  Scratch<P> channel_;
+  Scratch<P> value_[3];
+};
+
+// How the runs of a unit are written. A cache line with the end of one unit's run and the start of the next
+// one's is written with the latter: a partial store to a line that is not in the cache would hold up the
+// stores behind it.
+struct RunSpans {
+  bool leads = false;   // lines with the end of the unit before are written with this one
+  bool trails = false;  // lines with the start of the unit after are not
+  int64_t values = 0;   // of a run
+  int64_t ahead = 0;    // from a run to that of the unit after, 0: there is none
+
+  struct Span {
+    int64_t lead;  // values before the run
+    int64_t count;
+  };
+  // Of the run that starts at y.
+  template <typename T>
+  HWY_INLINE Span Of(const T* y) const {
+    const int64_t lead = leads ? PastLine(y) : 0;
+    return {lead, lead + values - (trails ? PastLine(y + values) : 0)};
+  }
+
+ private:
+  template <typename T>
+  static HWY_INLINE int64_t PastLine(const T* p) {
+    return static_cast<int64_t>(reinterpret_cast<uintptr_t>(p) % kLineBytes / sizeof(T));
+  }
+};
+
+// The spans of the units of one pipeline, in turn.
+class SpanTurns {
+ public:
+  // Of the unit that is written next. `after` is the one behind it, or null.
+  HWY_INLINE RunSpans Next(const NcsGeometry& geometry, const NcsUnit& unit, const NcsUnit* after) {
+    RunSpans spans;
+    spans.leads = trailed_;
+    spans.trails = trailed_ = after != nullptr && after->group == unit.group;
+    spans.values = unit.width * geometry.shape.s;
+    if (after != nullptr) spans.ahead = geometry.Row(*after, 0, 0) - geometry.Row(unit, 0, 0);
+    return spans;
+  }
+
+ private:
+  bool trailed_ = false;
+};
 
 // The sum of s values, in double.
 template <typename P>
@@ -48,8 +133,7 @@ template <class Pass>
 HWY_INLINE void ForUnitRuns(Pass& pass, const NcsGeometry& geometry, const NcsUnit* current,
                             const NcsUnit* next, bool reverse) {
   const int64_t size = geometry.groups.size;
-  const int64_t stride =
-      (reverse ? -1 : 1) * geometry.groups.example_step * geometry.shape.c * geometry.shape.s;
+  const int64_t stride = geometry.Stride(reverse);
   const int64_t start = reverse ? size - 1 : 0;
   for (int64_t i = 0; i < size; i += kRowsAtOnce) {
     const int64_t runs = std::min<int64_t>(kRowsAtOnce, size - i);

@@ -179,11 +179,30 @@ HWY_INLINE void FetchAhead(const void* p, int64_t bytes) {
   }
 }
 
-// Prefetches the line of the value `distance` beyond p. Never faults.
+// The address of the value `distance` beyond p, which may be outside of p's array.
+template <typename T>
+HWY_INLINE uintptr_t AddressAt(const T* p, int64_t distance) {
+  return reinterpret_cast<uintptr_t>(p) + sizeof(T) * static_cast<uintptr_t>(distance);
+}
+
+// Fetches the line of the value `distance` beyond p into the second-level cache. Never faults.
+template <typename T>
+HWY_INLINE void FetchAt(const T* p, int64_t distance) {
+  FetchLine(AddressAt(p, distance));
+}
+
+// The same, into the innermost cache.
 template <typename T>
 HWY_INLINE void PrefetchAt(const T* p, int64_t distance) {
-  const uintptr_t offset = sizeof(T) * static_cast<uintptr_t>(distance);
-  hwy::Prefetch(reinterpret_cast<const uint8_t*>(reinterpret_cast<uintptr_t>(p) + offset));
+  hwy::Prefetch(reinterpret_cast<const uint8_t*>(AddressAt(p, distance)));
+}
+
+// Prefetches the lines of the first and of the last value of the `count` values that are `distance` beyond p:
+// they are stored to, while the lines in between are streamed.
+template <typename T>
+HWY_INLINE void PrefetchEnds(const T* p, int64_t count, int64_t distance) {
+  PrefetchAt(p, distance);
+  PrefetchAt(p, distance + count - 1);
 }
 
 // Writes values [done, s) of a row, less than a vector: with a whole vector that ends with the row, if there
