@@ -25,14 +25,14 @@ Field::Field(const Case& which)
       data(which, at::kFloat),
       data_bf16(which, at::kBFloat16),
       ours(data),
-      ours_into(which, data),
+      ours_into(which, data, ours),
       ours_bf16(data_bf16),
       native(data),
       native_bf16(native_if_supported(data_bf16)),
       onednn(make_onednn(which, data, OneDnn::Format::kPlain)),
       onednn_blocked(make_onednn(which, data, OneDnn::Format::kBlocked)),
       tensor_ops(data),
-      copy_target_(at::empty_like(data.x)) {}
+      copy_target_(ours.inference(Ending::kNone)) {}
 
 void Field::copy() const {
   // Pieces of whole cache lines, so that every piece is aligned as the kernel requires.
@@ -79,6 +79,7 @@ std::vector<Competitor> Field::backward() {
       {kOursSeparately, [this] { ours.backward_separately(); }},
       {kOursInto, [this] { ours_into.backward(Activation::kNone); }},
       {kOursIntoRelu, [this] { ours_into.backward(Activation::kRelu); }},
+      {kOursGroups, [this] { ours.backward(Ending::kNone, kGroupSize); }},
       {kOursBf16, [this] { ours_bf16.backward(Ending::kNone); }},
       {kNative, [this] { native.backward(Ending::kNone); }},
       {kNativeRelu, [this] { native.backward(Ending::kRelu); }},

@@ -33,8 +33,6 @@ inline constexpr const char* kOneDnn = "onednn";  // into preallocated memory
 inline constexpr const char* kOneDnnBlocked = "onednn_blocked";
 inline constexpr const char* kTensorOps = "tensor_ops";
 
-inline constexpr int64_t kGroupSize = 4;
-
 // They run on the same data. Holds about ten copies of the tensor and a graph.
 struct Field {
   explicit Field(const Case& shape_and_layout);

@@ -29,6 +29,8 @@ Ours::Ours(const Data& data, double r_max, double d_max) : data_(data), r_max_(r
   saved_ = forward(Ending::kNone);
   saved_with_mask_ = forward(Ending::kAddRelu);
   saved_with_mask_.output.reset();
+  saved_in_groups_ = forward(Ending::kNone, kGroupSize);
+  saved_in_groups_.output.reset();
   added_output_ = forward_separately();
 }
 
@@ -48,10 +50,12 @@ ops::BatchRenormResult Ours::forward(Ending ending, int64_t group_size) const {
                            arguments(ending, group_size));
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Ending ending) const {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> Ours::backward(Ending ending, int64_t group_size) const {
+  const ops::BatchRenormResult& saved = group_size != 0              ? saved_in_groups_
+                                        : ending == Ending::kAddRelu ? saved_with_mask_
+                                                                     : saved_;
   ops::BatchRenormGradients gradients = ops::batch_renorm_backward(
-      data_.dy, data_.x, data_.weight, data_.bias, ending == Ending::kAddRelu ? saved_with_mask_ : saved_,
-      arguments(ending, /*group_size=*/0));
+      data_.dy, data_.x, data_.weight, data_.bias, saved, arguments(ending, group_size));
   return {std::move(gradients.input), std::move(gradients.weight), std::move(gradients.bias)};
 }
 
@@ -77,9 +81,9 @@ at::Tensor Ours::inference_separately() const {
   return inference(Ending::kNone).add_(data_.residual).relu_();
 }
 
-OursInto::OursInto(const Case& shape_and_layout, const Data& data)
-    : output(at::empty_like(data.x)),
-      input_gradient(at::empty_like(data.x)),
+OursInto::OursInto(const Case& shape_and_layout, const Data& data, const Ours& ours)
+    : output(ours.inference(Ending::kNone)),
+      input_gradient(ours.inference(Ending::kNone)),
       dweight(at::empty_like(data.weight)),
       dbias(at::empty_like(data.weight)),
       data_(data),

@@ -10,6 +10,8 @@
 
 namespace renorm::bench {
 
+inline constexpr int64_t kGroupSize = 4;
+
 // As shipped: the operators allocate their results.
 class Ours {
  public:
@@ -17,7 +19,8 @@ class Ours {
 
   ops::BatchRenormResult forward(Ending ending, int64_t group_size = 0) const;
   // dx, dweight, dbias; with kAddRelu also the gradient of the residual, which is not returned.
-  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(Ending ending) const;
+  // `group_size`: 0, or kGroupSize with kNone.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(Ending ending, int64_t group_size = 0) const;
   at::Tensor inference(Ending ending) const;
 
   // kAddRelu by a norm, an addition and a ReLU as separate calls.
@@ -32,13 +35,14 @@ class Ours {
   double r_max_, d_max_;
   ops::BatchRenormResult saved_;
   ops::BatchRenormResult saved_with_mask_;  // of kAddRelu
-  at::Tensor added_output_;                 // relu(norm(x) + residual)
+  ops::BatchRenormResult saved_in_groups_;
+  at::Tensor added_output_;  // relu(norm(x) + residual)
 };
 
-// Preallocated, float only.
+// Preallocated, float only. Outputs are in memory of the kind that the operators allocate.
 class OursInto {
  public:
-  OursInto(const Case& shape_and_layout, const Data& data);
+  OursInto(const Case& shape_and_layout, const Data& data, const Ours& ours);
 
   void forward(Activation activation);
   void backward(Activation activation);  // of the latest forward
