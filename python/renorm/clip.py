@@ -8,9 +8,17 @@ from typing import Any, NamedTuple
 _TOO_LARGE = 2**63
 
 
+def _is_truth_value(value: Any) -> bool:
+    """Also one of NumPy or a tensor, which have an index too."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
 def whole_number(what: str, value: Any, low: int) -> int:
-    """The value as int, also one of NumPy; an error if it is below `low` or no integer."""
-    number = None if isinstance(value, bool) or not hasattr(value, "__index__") else operator.index(value)
+    """The value as int, also one of NumPy or of a tensor; an error if it is below `low` or no integer."""
+    try:
+        number = None if _is_truth_value(value) else operator.index(value)
+    except TypeError:
+        number = None
     if number is None or number < low:
         raise ValueError(f"{what} must be an integer {'>= 0' if low == 0 else '> 0'}, got {value!r:.60}")
     if number >= _TOO_LARGE:

@@ -234,8 +234,8 @@ def convert(
 
     Weights, averages (std = sqrt(var + eps)), train/eval flag, dtype, device, hooks, names, requires_grad and
     attributes that you set are kept, with the same Parameter objects for float32 and float64 models; inference is
-    unchanged. The clip schedule starts at step 0. A SyncBatchNorm becomes a layer with statistics of each process; convert_sync() makes
-    them those of all processes.
+    unchanged. The clip schedule starts at step 0. A SyncBatchNorm becomes a layer with statistics of each process;
+    convert_sync() makes them those of all processes.
 
     `include` and `exclude` are patterns of paths, such as "layer1.*". A layer with several paths is converted if a
     pattern of `include` matches one of them and no pattern of `exclude` matches any.
@@ -264,7 +264,9 @@ def convert(
         if any(isinstance(module, BatchRenorm) for module in model.modules()):
             raise ValueError("renorm.convert: the model has no BatchNorm layer; it has Batch Renorm layers already")
         if isinstance(model, torch.jit.ScriptModule):
-            raise TypeError("renorm.convert: a ScriptModule cannot be changed; convert the model before torch.jit.script")
+            raise TypeError(
+                "renorm.convert: a ScriptModule cannot be changed; convert the model before torch.jit.script"
+            )
         raise ValueError("renorm.convert: the model has no BatchNorm layer")
     plans, parameters = [], _Parameters()
     for norm, places in _select("convert", found, include, exclude).items():
@@ -291,7 +293,8 @@ def _to_batch_norm(path: str, norm: BatchRenorm, parameters: _Parameters) -> nn.
     affine = norm.weight is not None or norm.bias is not None
     tracks = norm.running_mean is not None and norm.running_std is not None and norm.num_batches_tracked is not None
     options = _factory_options(norm.weight, norm.bias, norm.running_mean)
-    new = _BACK[getattr(norm, "_unsynchronized", type(norm))](norm.num_features, norm.eps, norm.momentum, affine, tracks, **options)
+    kind = _BACK[getattr(norm, "_unsynchronized", type(norm))]
+    new = kind(norm.num_features, norm.eps, norm.momentum, affine, tracks, **options)
     for name in ("weight", "bias") if affine else ():
         old, filled = getattr(norm, name), getattr(new, name)
         # Runtimes need both. A constant 1 or 0 takes the place of one that the layer does not have.

@@ -117,6 +117,7 @@ class SyncBatchRenorm(BatchRenorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, **options)
         self._processes = _Processes(process_group)
+        self._unsynchronized = SyncBatchRenorm  # the class before convert_sync()
 
     @property
     def process_group(self) -> Any:

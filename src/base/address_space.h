@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstring>
+#include <new>
 #include <stdexcept>
 
 namespace renorm {
@@ -14,6 +16,12 @@ namespace renorm {
 struct MemoryError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+// Whether an allocation failed. LibTorch's allocator has no kind of error of its own.
+inline bool is_out_of_memory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         std::strstr(error.what(), "DefaultCPUAllocator") != nullptr;
+}
 
 // OpenBLAS keeps a buffer of this size per thread and one for each thread that calls it. When it gets none,
 // it tries again without end.

@@ -30,4 +30,12 @@ bool avoid_incomplete_amx() {
   return true;
 }
 
+std::string onednn_limit() {
+  // oneDNN looks for them in this order.
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    if (const char* value = std::getenv(name)) return std::string(name) + "=" + value;
+  }
+  return "";
+}
+
 }  // namespace renorm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace renorm {
 
@@ -19,5 +20,8 @@ bool has_incomplete_amx(const CpuReport& report);
 // On such a machine, keeps oneDNN from using AMX by its environment variable, unless the user has set it.
 // oneDNN reads it once, when it first computes. Returns whether the machine is such a one.
 bool avoid_incomplete_amx();
+
+// The variable by which oneDNN is kept from newer instructions, as "NAME=VALUE"; "" if there is none.
+std::string onednn_limit();
 
 }  // namespace renorm

@@ -96,10 +96,11 @@ Finding blas() {
 
 Finding onednn() {
   if (at::hasMKLDNN()) {
-    return {"onednn", fmt::format("used by LibTorch for convolutions{}",
-                                  has_incomplete_amx(cpu_report())
-                                      ? "; without AMX, which this virtual machine reports incompletely"
-                                      : "")};
+    Finding finding{"onednn", "used by LibTorch for convolutions"};
+    if (has_incomplete_amx(cpu_report())) {
+      finding.value += fmt::format("; AMX is reported incompletely here, {} is in effect", onednn_limit());
+    }
+    return finding;
   }
   return {"onednn", "not in this LibTorch", "convolutions are slower: use a LibTorch built with oneDNN"};
 }

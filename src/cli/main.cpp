@@ -15,6 +15,7 @@
 #include <new>
 #include <thread>
 
+#include "base/address_space.h"
 #include "base/cpu.h"
 #include "base/errors.h"
 #include "base/text.h"
@@ -205,11 +206,6 @@ int report(const Failure& failure) {
   std::fflush(stdout);
   std::fputs(fmt::format("renorm: {}\n", failure.message).c_str(), stderr);
   return failure.exit_code;
-}
-
-// LibTorch's allocator has no kind of error of its own.
-bool is_out_of_memory(const c10::Error& error) {
-  return std::strstr(error.what_without_backtrace(), "DefaultCPUAllocator") != nullptr;
 }
 
 int run_reporting(int argc, char** argv) {

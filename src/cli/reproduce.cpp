@@ -308,7 +308,7 @@ Command add_reproduce(CLI::App& program) {
   experiments::ExperimentOptions& experiment = options->experiment;
   app->add_option("NAME", options->name, "the experiment")->default_str("paper");
   app->add_flag("--quick", options->quick, "one seed, a few minutes; the default");
-  app->add_flag("--full", experiment.full, "several seeds and longer runs; about an hour on two cores");
+  app->add_flag("--full", experiment.full, "several seeds and longer runs; over an hour on two cores");
   app->add_option("--seeds", experiment.seeds, "seeds per arm; 0: one, or with --full 5 ('paper') or 3")
       ->type_name("N");
   app->add_option("--steps", experiment.steps, "steps per run; 0: what the experiment has")->type_name("N");

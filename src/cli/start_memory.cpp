@@ -28,11 +28,19 @@ constexpr char kSentence[] =
     "OMP_NUM_THREADS=1\n";
 
 constexpr char kFaultSentence[] =
-    "renorm: a library failed for lack of memory, as far as can be told; raise the limit 'ulimit -v', or use "
-    "a smaller model or smaller batches\n";
+    "renorm: a library failed, probably for lack of memory; raise the limit 'ulimit -v', or use a smaller "
+    "model or smaller batches\n";
+
+// With so much left, a fault has another reason.
+constexpr size_t kPlentyBytes = size_t{256} << 20;
 
 // Two threads may fail at once; the first one writes and ends the process.
-extern "C" void end_by_fault(int /*signal*/) {
+extern "C" void end_by_fault(int fault) {
+  if (has_address_space(kPlentyBytes)) {
+    std::signal(fault, SIG_DFL);
+    raise(fault);
+    return;
+  }
   static std::atomic<bool> is_reported{false};
   if (is_reported.exchange(true)) pause();
   if (write(STDERR_FILENO, kFaultSentence, sizeof kFaultSentence - 1) < 0) {

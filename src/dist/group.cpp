@@ -14,6 +14,7 @@
 #include "base/private_folder.h"
 #include "base/text.h"
 #include "base/timing.h"
+#include "dist/gloo_log.h"
 #include "dist/meeting.h"
 
 namespace renorm::dist {
@@ -39,6 +40,7 @@ bool is_thread_left_behind() { return thread_left_behind; }
 
 Group::Group(const Launch& launch, const Rendezvous& rendezvous, const Options& options) : launch_(launch) {
   quiet_c10d();
+  silence_gloo();  // here, because no other thread of this process writes to std::cerr yet
   if (!rendezvous.folder.empty()) {
     make_place(rendezvous);
     place_ = std::make_unique<MeetingPlace>(rendezvous.folder, launch.rank);

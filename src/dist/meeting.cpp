@@ -20,7 +20,6 @@
 
 #include "base/errors.h"
 #include "base/text.h"
-#include "dist/gloo_log.h"
 #include "dist/network.h"
 
 namespace renorm::dist {
@@ -279,7 +278,6 @@ bool Meeting::note_present(c10d::Store& store) {
 }
 
 void Meeting::connect() {
-  silence_gloo();
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
   options->devices.push_back(device_of(rendezvous_));
   try {

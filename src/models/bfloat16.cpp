@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 
+#include "base/address_space.h"
 #include "base/timing.h"
 
 namespace renorm::models {
@@ -18,7 +19,8 @@ constexpr int64_t kSide = 16;
 constexpr int64_t kKernel = 3;
 constexpr int64_t kOutputSide = kSide - kKernel + 1;
 constexpr int kMinCalls = 3;
-// Other processes disturb the caches and let threads wait for each other, so a bad ratio is measured longer.
+// Other processes disturb the caches and let threads wait for each other, so a ratio near the limit is
+// measured longer.
 constexpr int kMaxCalls = 12;
 
 // A convolution of ones with a kernel of ones, without padding. Its sums are whole numbers that bfloat16
@@ -75,7 +77,8 @@ BFloat16Cost measure_bfloat16(torch::MemoryFormat format) {
   wide.compute();
   try {
     narrow.compute();
-  } catch (const std::exception&) {  // oneDNN without AVX-512, on a CPU that has it
+  } catch (const std::exception& error) {  // oneDNN without AVX-512, on a CPU that has it
+    if (is_out_of_memory(error)) throw;
     BFloat16Cost none;
     none.is_available = false;
     return none;
@@ -84,7 +87,7 @@ BFloat16Cost measure_bfloat16(torch::MemoryFormat format) {
   double wide_seconds = narrow_seconds;
   BFloat16Cost cost;
   cost.exact_sums = narrow.is_exact();
-  for (int i = 0; i < kMaxCalls && (i < kMinCalls || !cost.is_useful()); ++i) {
+  for (int i = 0; i < kMaxCalls && (i < kMinCalls || cost.is_borderline()); ++i) {
     narrow_seconds = std::min(narrow_seconds, seconds_of(narrow));
     wide_seconds = std::min(wide_seconds, seconds_of(wide));
     cost.time_ratio = narrow_seconds / wide_seconds;

@@ -19,7 +19,14 @@ struct BFloat16Cost {
 
   // CPUs with bfloat16 support take 0.4 to 1.1 times as long as in float, those without 10 to 100 times, so
   // noise does not decide.
-  bool is_useful() const { return is_available && exact_sums && time_ratio < 3.0; }
+  bool is_useful() const { return is_available && exact_sums && time_ratio < kMaxRatio; }
+
+  // Too slow, but so little that another measurement may find it useful.
+  bool is_borderline() const {
+    return is_available && exact_sums && time_ratio >= kMaxRatio && time_ratio <= 2.0 * kMaxRatio;
+  }
+
+  static constexpr double kMaxRatio = 3.0;
 
   // "take 57 times as long as in float and round each sum to 8 bits"
   std::string words() const;

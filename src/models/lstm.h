@@ -1,4 +1,4 @@
-// An LSTM that reads an image row by row, with norms inside the cell.
+// The unit of the LSTM cell: a product with a matrix, normalized.
 #pragma once
 
 #include <torch/nn/modules/container/any.h>

@@ -23,6 +23,16 @@ void check_apply(const ApplyArguments& arguments);
 void check_backward_sums(const SumsArguments& arguments);
 void check_backward_apply(const GradientArguments& arguments);
 
+// No tensor may have a tangent; null for one that is absent. Forward mode would need formulas of its own, and
+// without this error tangents would silently be zero.
+template <class Pointers>
+void check_no_tangent(const char* op, const Pointers& tensors) {
+  for (const at::Tensor* tensor : tensors) {
+    TORCH_CHECK(tensor == nullptr || !tensor->_fw_grad(/*level=*/0).defined(), op,
+                ": forward-mode differentiation is not supported; use reverse mode");
+  }
+}
+
 // Whether the values are in the host's memory: tensors of torch.func and of tracing only report a device.
 bool is_readable(const at::Tensor& tensor);
 

@@ -8,7 +8,6 @@
 
 #include "kernels/averages.h"
 #include "ops/arguments.h"
-#include "ops/autograd/tensors.h"
 #include "ops/batch_renorm.h"
 
 namespace renorm::ops {

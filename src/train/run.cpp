@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "base/timing.h"
 #include "data/unseen_classes.h"
-#include "models/bfloat16.h"
+#include "train/bfloat16_check.h"
 #include "train/build_model.h"
 #include "train/resumed_config.h"
 #include "train/run_files.h"
@@ -137,7 +137,8 @@ class Session {
     const Config stored = is_stored ? file.config : request_.config;
     const Config config = is_stored ? corrected_config(stored, request_.config, request_.given) : stored;
     check(config);
-    check_bfloat16(config, /*continues=*/is_stored && stored.dtype == Dtype::kBf16);
+    check_bfloat16(
+        config, is_stored && stored.dtype == Dtype::kBf16 ? DtypeFrom::kUnstartedRun : DtypeFrom::kSettings);
     const std::vector<std::string> other = differing(stored, config);
     if (!other.empty()) {
       observer_.note(fmt::format("nothing was trained in '{}' yet, so other settings are taken: --{}",
@@ -159,18 +160,12 @@ class Session {
     if (is_stop_requested()) throw Interrupted("stopped before the next step; continue with --resume");
   }
 
-  // A run that has begun is not refused.
-  void check_bfloat16(const Config& config, bool continues) const {
+  void check_bfloat16(const Config& config, DtypeFrom from) const {
     if (config.dtype != Dtype::kBf16) return;
     use_threads(config.threads > 0 ? config.threads : at::get_num_threads());
     const models::BFloat16Cost cost = models::measure_bfloat16(memory_format_of(config));
-    if (cost.is_useful()) return;
-    const std::string sentence = fmt::format("bfloat16 convolutions {} on this CPU", cost.words());
-    if (!cost.is_available) throw UsageError(sentence + "; leave out --dtype bf16");
-    if (!request_.force_bf16 && !continues) {
-      throw UsageError(sentence + "; leave out --dtype bf16, or add --force-bf16");
-    }
-    observer_.note(sentence);
+    const std::string note = judge_bfloat16(cost, from, request_.force_bf16);
+    if (!note.empty()) observer_.note(note);
   }
 
   // Opens data and makes the model. Rank 0 comes first, so that the others find a cache that it has filled.
@@ -190,7 +185,7 @@ class Session {
     Config config = start.config;
     if (start.continues) {
       config = with_free_settings(config, request_.config, request_.given);
-      check_bfloat16(config, /*continues=*/true);
+      check_bfloat16(config, DtypeFrom::kBegunRun);
     }
     stop_alone_if_requested();
     data::OpenOptions options;

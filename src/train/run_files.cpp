@@ -46,7 +46,8 @@ void RunFiles::write_config(const Config& config) try {
 void RunFiles::start(const RunState& state, const Config& config, const std::string& meeting_place) {
   check_place();
   try {
-    // A run that cannot write all of its files is refused before anything changes.
+    // A run that cannot write all of its files is refused before anything is deleted
+    // or overwritten.
     for (const std::string& path : {paths_.metrics, paths_.summary}) LineFile(path, /*keep=*/-1);
     make_writable_folder(paths_.checkpoints);
     checkpoints_.check_free_after(state.step);

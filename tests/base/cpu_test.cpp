@@ -39,5 +39,13 @@ TEST_F(CpuVariable, KeepsTheValueOfTheUser) {
   EXPECT_EQ(std::getenv("DNNL_MAX_CPU_ISA"), nullptr);
 }
 
+TEST_F(CpuVariable, IsReportedByTheNameThatOneDnnReadsFirst) {
+  EXPECT_EQ(onednn_limit(), "");
+  setenv("DNNL_MAX_CPU_ISA", "ALL", 1);
+  EXPECT_EQ(onednn_limit(), "DNNL_MAX_CPU_ISA=ALL");
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+  EXPECT_EQ(onednn_limit(), "ONEDNN_MAX_CPU_ISA=AVX2");
+}
+
 }  // namespace
 }  // namespace renorm

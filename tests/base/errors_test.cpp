@@ -6,6 +6,8 @@
 #include <string>
 #include <system_error>
 
+#include "base/address_space.h"
+
 namespace renorm::testing {
 namespace {
 
@@ -35,6 +37,13 @@ TEST(FailureOf, ExplainsAThreadThatCannotStart) {
   const Failure failure = failure_of(std::make_exception_ptr(std::system_error(again)));
   EXPECT_EQ(failure.exit_code, 70);
   EXPECT_NE(failure.message.find("fewer --threads"), std::string::npos) << failure.message;
+}
+
+TEST(IsOutOfMemory, KnowsTheErrorOfLibTorchsAllocator) {
+  EXPECT_TRUE(is_out_of_memory(std::bad_alloc()));
+  EXPECT_TRUE(
+      is_out_of_memory(std::runtime_error("[enforce fail] DefaultCPUAllocator: can't allocate memory")));
+  EXPECT_FALSE(is_out_of_memory(std::runtime_error("could not create a primitive descriptor iterator")));
 }
 
 }  // namespace

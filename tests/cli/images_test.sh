@@ -77,13 +77,40 @@ fi
 
 # Activations of another type, another layout, weights to start from.
 # bf16 is refused where a measurement finds it useless, so the CPU decides which of the two is tested.
-tries "$work/bf16" --dtype bf16
-if [ "$code" -ne 0 ]; then
+# tries_bf16 DIR: sets `code`, checks a refusal, and sets `refused` to "slow", "none" or "".
+tries_bf16() {
+  tries "$1" --dtype bf16
+  refused=
+  [ "$code" -ne 0 ] || return 0
   [ "$code" -eq 2 ] || fail "a refused bf16 ends with $code instead of 2"
-  complains "leave out --dtype bf16"
-  [ ! -e "$work/bf16" ] || fail "a refused run left a folder"
-  grep -q "are not available" "$work/err" || train 0 "$work/bf16" --dtype bf16 --force-bf16
+  [ ! -e "$1" ] || fail "a refused run left a folder"
+  if grep -q "are not available" "$work/err"; then
+    refused=none
+    complains "bfloat16 convolutions are not available on this machine; leave out --dtype bf16"
+    if grep -q "force" "$work/err"; then fail "a run that LibTorch refuses cannot be forced"; fi
+  else
+    refused=slow
+    complains " on this machine; leave out --dtype bf16, or add --force-bf16"
+  fi
+}
+tries_bf16 "$work/bf16"
+[ "$refused" != slow ] || train 0 "$work/bf16" --dtype bf16 --force-bf16
+# oneDNN of an older CPU: a run that began elsewhere goes on, or ends with advice that can be followed.
+export DNNL_MAX_CPU_ISA=AVX2 ONEDNN_MAX_CPU_ISA=AVX2
+tries_bf16 "$work/restricted"
+if [ -e "$work/bf16" ]; then
+  rm -r "$work/bf16/checkpoints/step-000000006"
+  "$renorm" train --out "$work/bf16" --resume --quiet >"$work/out" 2>"$work/err"
+  code=$?
+  if [ "$refused" = none ]; then
+    [ "$code" -eq 2 ] || fail "a run without bfloat16 ends with $code instead of 2"
+    complains "continue the run on another one, or without DNNL_MAX_CPU_ISA and ONEDNN_MAX_CPU_ISA if they are set"
+  else
+    [ "$code" -eq 0 ] || fail "a bf16 run does not go on"
+    [ -z "$refused" ] || complains " on this machine"
+  fi
 fi
+unset DNNL_MAX_CPU_ISA ONEDNN_MAX_CPU_ISA
 train 0 "$work/last" --memory-format channels-last
 train 0 "$work/init" --init "$work/run/checkpoints/last/model.safetensors"
 fails 66 "$work/init2" --init "$work/nothing"

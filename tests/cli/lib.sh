@@ -5,8 +5,8 @@ failures=0
 
 fail() {
   printf 'FAILED: %s\n' "$1"
-  sed 's/^/  stdout: /' "$work/out"
-  sed 's/^/  stderr: /' "$work/err"
+  if [ -e "$work/out" ]; then sed 's/^/  stdout: /' "$work/out"; fi
+  if [ -e "$work/err" ]; then sed 's/^/  stderr: /' "$work/err"; fi
   failures=$((failures + 1))
 }
 

@@ -34,5 +34,6 @@ print(test)
 assert test["pairs"] < test["iid"] - 5, test
 assert test["batch"] > test["pairs"], test
 assert test["renorm"] > test["pairs"], test
+assert test["renorm"] > test["iid"] - 5, test
 END
 [ "$failures" -eq 0 ]

@@ -81,6 +81,8 @@ train "$work/whole"
 
 case $what in
   memory)
+    # BLAS allocates a buffer per thread, by default one per CPU.
+    export OPENBLAS_NUM_THREADS=2
     # 127: the dynamic linker could not load LibTorch.
     for ((mb = 300; mb <= 2000; mb += ${step:-150})); do
       limited -v $((mb * 1024)) train --out "$work/run" "${settings[@]}" --threads 2
@@ -92,12 +94,29 @@ case $what in
     for ((mb = 900; mb <= 1200; mb += ${step:-50})); do
       limited -v $((mb * 1024)) train --out "$work/run" --data strokes:classes=10,train=20,test=5 --steps 2 --threads 2 \
         --quiet
-      ended "inception-small, ulimit -v of $mb MB" 0 70
+      ended "inception-small, ulimit -v of $mb MB" 0 70 127
       echo "inception-small, ulimit -v of $mb MB: code $code $(head -c 200 "$work/err")"
       rm -rf "$work/run"
     done
     limited -v $((8 << 20)) train --out "$work/run" "${settings[@]}" --threads 2
     ended "ulimit -v of 8 GB" 0
+    rm -rf "$work/run"
+    # With memory left, a fault is a defect, and the signal shows it.
+    (
+      ulimit -c 0 -v $((8 << 20))
+      exec "$renorm" train --out "$work/run" --data strokes:classes=10,train=20,test=5,size=12 --model convnet:8/2,16/2 \
+        --steps 1000000 --log-every 1 --threads 2 --quiet
+    ) >/dev/null 2>"$work/err" &
+    faulty=$!
+    for ((i = 0; i < 10 * hang; i++)); do
+      [ -s "$work/run/metrics.jsonl" ] && break
+      sleep 0.1
+    done
+    kill -SEGV $faulty
+    wait $faulty
+    code=$?
+    [ "$code" -eq $((128 + 11)) ] || fail "a fault with memory left: exit code $code instead of that of SIGSEGV"
+    if grep -q memory "$work/err"; then fail "a fault with memory left is blamed on memory"; fi
     ;;
   file)
     for ((kb = 0; kb <= 32; kb += ${step:-8})); do

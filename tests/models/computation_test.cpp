@@ -149,6 +149,10 @@ TEST_F(Computing, CostOfBFloat16IsMeasuredAndJudged) {
   EXPECT_FALSE((BFloat16Cost{true, 57.2}).is_useful());
   EXPECT_FALSE((BFloat16Cost{false, 0.5}).is_useful());
   EXPECT_FALSE((BFloat16Cost{true, 0.5, /*is_available=*/false}).is_useful());
+  EXPECT_TRUE((BFloat16Cost{true, 3.5}).is_borderline());
+  EXPECT_FALSE((BFloat16Cost{true, 0.5}).is_borderline());
+  EXPECT_FALSE((BFloat16Cost{true, 57.2}).is_borderline());
+  EXPECT_FALSE((BFloat16Cost{false, 3.5}).is_borderline());
   EXPECT_EQ((BFloat16Cost{true, 0.5, /*is_available=*/false}).words(), "are not available");
   EXPECT_EQ((BFloat16Cost{false, 57.2}).words(),
             "take 57 times as long as in float and round each sum to 8 bits");

@@ -123,6 +123,15 @@ class Errors(Case):
         self.assertEqual(layer.num_batches_tracked, 8)
         self.assertIs(type(layer.num_features), int)
 
+    def test_numbers_of_other_libraries_that_are_not_whole(self):
+        numpy = __import__("numpy")
+        layer = BatchRenorm2d(3)
+        values = (torch.tensor(2.5), torch.tensor([1, 2]), torch.tensor(True), numpy.array([1, 2]), numpy.float64(2.5),
+                  numpy.bool_(True), True)
+        for value in values:
+            with self.subTest(value=value), self.assertRaisesRegex(ValueError, "step must be an integer >= 0, got"):
+                renorm.set_step(layer, value)
+
     def test_numbers_that_no_tensor_holds(self):
         for make in (lambda: ClipSchedule.paper(10**30), lambda: ClipSchedule.ramp(0, 3, 2**63, 5, 9),
                      lambda: renorm.set_step(BatchRenorm2d(3), 2**63)):

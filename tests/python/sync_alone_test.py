@@ -51,6 +51,7 @@ class Alone(Case):
         model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
         renorm.revert(renorm.convert_sync(renorm.convert(model)))
         self.assertIs(type(model[1]), nn.BatchNorm2d)
+        self.assertNotIn(b"renorm", pickle.dumps(model))  # nothing of it is needed to load the model
 
     def test_convert_sync_of_shared_layers_and_of_a_layer(self):
         norm = renorm.BatchRenorm1d(3)

@@ -126,6 +126,25 @@ TEST_F(StoredRunFiles, AForeignFolderWithTheNameOfALaterStepIsRefusedWithNothing
   expect_parts(refusal<OutputError>(), {"step-000000020", "not a checkpoint of renorm; move it away"});
 }
 
+TEST_F(StoredRunFiles, ARunThatLostItsCheckpointsStartsAgainWithANote) {
+  fs::remove_all(path("checkpoints"));
+  Recorder recorder;
+  run(request("run", /*resume=*/true), recorder);
+  ASSERT_EQ(recorder.notes.size(), 1u);
+  EXPECT_EQ(recorder.notes[0],
+            "'" + path("checkpoints") + "' has no checkpoint, so training starts again at step 1");
+  EXPECT_EQ(recorder.steps.front(), 1);
+}
+
+TEST_F(StoredRunFiles, ARunWhoseNewestCheckpointIsMissingContinuesAfterTheOneBeforeWithANote) {
+  fs::remove_all(path("checkpoints/step-000000012"));
+  Recorder recorder;
+  run(request("run", /*resume=*/true), recorder);
+  ASSERT_EQ(recorder.notes.size(), 1u);
+  expect_parts(recorder.notes[0], {path("checkpoints"), " is missing; continuing after step 10"});
+  EXPECT_EQ(recorder.steps.front(), 11);
+}
+
 TEST_F(StoredRunFiles, ARunWithoutAValidCheckpointIsRefusedWithNothingChanged) {
   for (const auto& entry : fs::directory_iterator(path("checkpoints"))) {
     if (entry.is_directory() && !entry.is_symlink()) fs::remove(entry.path() / "model.safetensors");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ops/arguments.h"
 #include "ops/autograd/tensors.h"
 
 namespace renorm::ops {

@@ -6,6 +6,7 @@
 
 #include <initializer_list>
 
+#include "ops/arguments.h"
 #include "ops/autograd/tensors.h"
 
 namespace renorm::ops {
