@@ -34,6 +34,7 @@ std::vector<ConstNamedLayer> batch_renorm_layers(const torch::nn::Module& model)
 // All layers are checked before the first one moves.
 int64_t commit(torch::nn::Module& model) {
   const std::vector<NamedLayer> layers = batch_renorm_layers(model);
+  for (const NamedLayer& named : layers) named.layer->check_options();
   try {
     for (const NamedLayer& named : layers) named.layer->check_collected();
   } catch (const NonFiniteStatistics&) {

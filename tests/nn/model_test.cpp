@@ -60,6 +60,19 @@ TEST_F(Model, ListsLayersOfAConstModelAsConst) {
   EXPECT_EQ(layers[0].layer, &first(model));
 }
 
+TEST_F(Model, CommitsNoLayerIfTheOptionsOfOneAreWrong) {
+  torch::nn::Sequential model{BatchRenorm1d(4), BatchRenorm1d(4)};
+  set_statistics(*model, Statistics::kDeferred);
+  model->forward(torch::randn({6, 4}));
+  const auto layers = batch_renorm_layers(*model);
+  const Snapshot before(*layers[0].layer);
+  layers[1].layer->options.momentum(2.0);
+  expect_message([&] { commit(*model); }, {"renorm::BatchRenorm1d: momentum must be in [0, 1], got 2"});
+  EXPECT_TRUE(Snapshot(*layers[0].layer) == before);
+  layers[1].layer->options.momentum(0.1);
+  EXPECT_EQ(commit(*model), 2);
+}
+
 // Two copies of a model stand for two processes that share the groups of a step.
 TEST_F(Model, CollectedStatisticsOfTwoProcessesMoveTheAveragesAsOne) {
   auto whole = net();
