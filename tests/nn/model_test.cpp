@@ -73,6 +73,41 @@ TEST_F(Model, CommitsNoLayerIfTheOptionsOfOneAreWrong) {
   EXPECT_EQ(commit(*model), 2);
 }
 
+// The first layer's statistics are finite, its output is not.
+torch::nn::Sequential model_that_overflows(Statistics statistics) {
+  BatchRenorm1d overflows(4);
+  const torch::NoGradGuard no_grad;
+  overflows->weight.fill_(std::numeric_limits<float>::infinity());
+  torch::nn::Sequential model{overflows, BatchRenorm1d(4)};
+  set_statistics(*model, statistics);
+  return model;
+}
+
+TEST_F(Model, StatisticsThatAreNotFiniteLeaveEarlierImmediateLayersMoved) {
+  auto model = model_that_overflows(Statistics::kImmediate);
+  const auto layers = batch_renorm_layers(*model);
+  const Snapshot before(*layers[1].layer);
+  EXPECT_THROW(model->forward(torch::randn({6, 4})), NonFiniteStatistics);
+  EXPECT_EQ(layers[0].layer->step(), 1);
+  EXPECT_GT(layers[0].layer->running_mean.abs().max().item<double>(), 0.0);
+  EXPECT_TRUE(Snapshot(*layers[1].layer) == before);
+}
+
+TEST_F(Model, DiscardedDeferredStatisticsMoveNothingAfterABatchThatIsNotFinite) {
+  auto model = model_that_overflows(Statistics::kDeferred);
+  const auto untouched = model->clone();
+  try {
+    model->forward(torch::randn({6, 4}));
+    commit(*model);
+    FAIL() << "nothing was thrown";
+  } catch (const NonFiniteStatistics&) {
+    discard(*model);
+  }
+  expect_same_state(*model, *untouched);
+  EXPECT_EQ(commit(*model), 0);
+  expect_same_state(*model, *untouched);
+}
+
 // Two copies of a model stand for two processes that share the groups of a step.
 TEST_F(Model, CollectedStatisticsOfTwoProcessesMoveTheAveragesAsOne) {
   auto whole = net();
