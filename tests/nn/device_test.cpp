@@ -159,6 +159,13 @@ TEST_F(Device, CommitsAllLayersOfAModelOrNone) {
   EXPECT_EQ(commit(*model), 0);
 }
 
+TEST_F(Device, SharesNoStatisticsWithOtherProcesses) {
+  BatchRenorm2d layer(options().statistics(Statistics::kDeferred));
+  layer->forward(torch::randn({6, 5, 3, 3}));
+  expect_message([&] { (void)layer->collected(); },
+                 {"renorm::BatchRenorm2d: collected: the layer must be on cpu, got "});
+}
+
 TEST_F(Device, ForgetsWhatWasCollectedOnAnother) {
   BatchRenorm2d layer(options().statistics(Statistics::kDeferred));
   layer->forward(torch::randn({6, 5, 3, 3}));

@@ -134,8 +134,43 @@ TEST_F(Model, CollectedStatisticsOfTwoProcessesMoveTheAveragesAsOne) {
   EXPECT_EQ(batch_renorm_layers(*left)[0].layer->step(), 1);
 
   EXPECT_EQ(collected(*left).abs().sum().item<double>(), 0.0);
-  EXPECT_THROW(set_collected(*left, sum.slice(0, 1)), c10::Error);
-  EXPECT_THROW(batch_renorm_layers(*left)[0].layer->set_collected(sum.to(torch::kFloat)), c10::Error);
+  expect_message([&] { set_collected(*left, sum.slice(0, 1)); },
+                 {"renorm::set_collected: values must be [18] as made by collected(), got [17]"});
+}
+
+TEST_F(Model, CollectedStatisticsAreCheckedBeforeAnyLayerTakesThem) {
+  torch::nn::Sequential model{BatchRenorm1d(2), BatchRenorm1d(2)};
+  set_statistics(*model, Statistics::kDeferred);
+  name_layers(*model);
+  model->forward(torch::randn({6, 2}));
+  const torch::Tensor good = collected(*model);
+  const auto refuse = [&](int64_t place, double value, const std::string& text) {
+    torch::Tensor bad = good + 1.0;
+    bad[place] = value;
+    expect_message([&] { set_collected(*model, bad); },
+                   {"renorm::set_collected: layer \"1\": values " + text});
+    const auto part = bad.slice(0, 5);
+    expect_message([&] { batch_renorm_layers(*model)[1].layer->set_collected(part); },
+                   {"renorm::BatchRenorm1d \"1\": set_collected: values " + text});
+    EXPECT_TRUE(torch::equal(collected(*model), good)) << text;
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  refuse(6, std::numeric_limits<double>::quiet_NaN(), "must be finite, got nan at index 1");
+  refuse(9, -kInfinity, "must be finite, got -inf at index 4");
+  refuse(5, kInfinity, "must be finite, got inf at index 0");
+  refuse(5, -1.0, "must begin with a whole number of groups >= 0, got -1");
+  refuse(5, 1.5, "must begin with a whole number of groups >= 0, got 1.5");
+  set_collected(*model, torch::zeros_like(good));
+  EXPECT_EQ(commit(*model), 0);
+}
+
+TEST_F(Model, TypeAndSizeOfCollectedStatisticsAreChecked) {
+  BatchRenorm1d layer(2);
+  const std::string who = "renorm::BatchRenorm1d: set_collected: values must be ";
+  expect_message([&] { layer->set_collected(torch::zeros({5})); },
+                 {who + "Double [5] on cpu, got Float [5] on cpu"});
+  expect_message([&] { layer->set_collected(torch::zeros({4}, torch::kDouble)); }, {"got Double [4] on cpu"});
+  expect_message([&] { layer->set_collected({}); }, {who + "a tensor, got an undefined one"});
 }
 
 TEST_F(Model, StepIsChecked) {
