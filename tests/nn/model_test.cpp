@@ -220,6 +220,28 @@ TEST_F(Model, WarnsOnceOfEvaluationDuringTheHold) {
   EXPECT_NE(texts[0].find("ClipSchedule::paper(N)"), std::string::npos) << texts[0];
 }
 
+TEST_F(Model, WarnsOfAHoldThatLastsBecauseNothingIsCommitted) {
+  const auto evaluate_after = [](int commits) {
+    return warnings_of([commits] {
+      BatchRenorm1d layer(BatchRenormOptions(4).statistics(Statistics::kDeferred));
+      for (int i = 0; i < 3; ++i) {
+        layer->forward(torch::randn({6, 4}));
+        if (i < commits) layer->commit();
+      }
+      layer->eval();
+    });
+  };
+  const auto never = evaluate_after(0);
+  ASSERT_EQ(never.size(), 1U);
+  EXPECT_NE(never[0].find("renorm::BatchRenorm1d: this layer has been plain batchnorm so far, because no "
+                          "training step was counted; with deferred statistics, commit() counts one"),
+            std::string::npos)
+      << never[0];
+  const auto once = evaluate_after(1);
+  ASSERT_EQ(once.size(), 1U);
+  EXPECT_NE(once[0].find("after 1 training step this layer"), std::string::npos) << once[0];
+}
+
 TEST_F(Model, DoesNotWarnWithoutReason) {
   const auto evaluate = [](const BatchRenormOptions& options, int steps) {
     return warnings_of([&] {
