@@ -172,13 +172,21 @@ class Checked(torch.nn.Module):
         if type(counts) is not Tensor or not counts.is_cpu or counts[0] == 0:
             return
         step = int(self.num_batches_tracked)
-        if step <= self.clip.hold + 1:
+        if step > self.clip.hold + 1:
+            return
+        if step == 0:
             warn_once(
                 "hold",
-                f"{self._who()}: after {step} training steps this layer has been plain batchnorm so far, because "
-                f"its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
-                "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
+                f"{self._who()}: this layer has been plain batchnorm so far, because no training step was counted; with "
+                "deferred statistics, renorm.commit(model) counts one",
             )
+            return
+        warn_once(
+            "hold",
+            f"{self._who()}: after {step} training step{'s' if step > 1 else ''} this layer has been plain batchnorm so "
+            f"far, because its clip schedule holds until step {self.clip.hold}; for a run of N steps use "
+            "clip=ClipSchedule.paper(N) or renorm.set_clip(model, ...)",
+        )
 
     @torch.jit.unused
     def _warn_of_uncommitted(self) -> None:

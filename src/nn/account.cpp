@@ -8,6 +8,9 @@
 namespace renorm {
 namespace {
 
+// Doubles count every whole number up to this one.
+constexpr double kMaxGroups = 0x1p53;
+
 // The same tensor if it is contiguous and on the CPU, else a copy that is.
 at::Tensor on_host(const at::Tensor& tensor) {
   return (tensor.is_cpu() ? tensor : tensor.to(at::kCPU)).contiguous();
@@ -126,6 +129,21 @@ ClipTelemetry BatchRenormLayer::Account::telemetry() const {
   telemetry.r = summary(clips.r, clips.values);
   telemetry.d = summary(clips.d, clips.values);
   return telemetry;
+}
+
+void check_collected_values(const std::string& who, const at::Tensor& values, int64_t channels) {
+  const int64_t size = 1 + 2 * channels;
+  TORCH_CHECK(values.defined(), who, ": values must be a tensor, got an undefined one");
+  TORCH_CHECK(
+      values.is_cpu() && values.scalar_type() == at::kDouble && values.dim() == 1 && values.size(0) == size,
+      who, ": values must be Double [", size, "] on cpu, got ", values.scalar_type(), " ", values.sizes(),
+      " on ", values.device());
+  const at::Tensor dense = values.contiguous();
+  const auto* value = dense.data_ptr<double>();
+  const int64_t bad = kernels::find_non_finite(value, size);
+  TORCH_CHECK(bad < 0, who, ": values must be finite, got ", value[bad], " at index ", bad);
+  TORCH_CHECK(*value >= 0.0 && *value <= kMaxGroups && *value == std::floor(*value), who,
+              ": values must begin with a whole number of groups >= 0, got ", *value);
 }
 
 }  // namespace renorm

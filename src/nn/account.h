@@ -4,6 +4,7 @@
 #include <renorm/nn/batch_renorm.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/averages.h"
@@ -46,5 +47,8 @@ struct BatchRenormLayer::Account {
   std::vector<double> std_sum;
   int64_t groups = 0;
 };
+
+// Throws unless `values` is what collected() returns, or a sum of such, for a layer with so many channels.
+void check_collected_values(const std::string& who, const at::Tensor& values, int64_t channels);
 
 }  // namespace renorm

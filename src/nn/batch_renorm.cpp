@@ -192,15 +192,13 @@ void BatchRenormLayer::check_collected() const {
 void BatchRenormLayer::discard() { account_->discard(); }
 
 torch::Tensor BatchRenormLayer::collected() const {
-  TORCH_CHECK(account_->device.groups() == 0, who(), ": collected() requires a layer on the CPU");
+  TORCH_CHECK(account_->device.groups() == 0, who(), ": collected: the layer must be on cpu, got ",
+              running_mean.device());
   return account_->collected(channels_);
 }
 
 void BatchRenormLayer::set_collected(const torch::Tensor& values) {
-  TORCH_CHECK(values.is_cpu() && values.scalar_type() == torch::kDouble && values.dim() == 1 &&
-                  values.size(0) == 1 + 2 * channels_,
-              who(), ": set_collected() requires doubles [", 1 + 2 * channels_, "] on the CPU, got ",
-              values.scalar_type(), " ", values.sizes(), " on ", values.device());
+  check_collected_values(who() + ": set_collected", values, channels_);
   discard();
   account_->set_collected(values);
 }

@@ -45,21 +45,26 @@ Renorm renorm_from(const Norm& norm, const ClipSchedule& clip, StepOrigin step) 
   // Batchnorm may have an eps of 0. Batch Renorm divides by running_std, which must not be 0.
   const double given = norm->options.eps();
   const double eps = static_cast<float>(given) > 0.0F ? given : std::numeric_limits<float>::min();
-  Renorm layer(BatchRenormOptions(norm->options.num_features())
+  // The tensors count, not the options: those may have changed since the layer was built.
+  const bool tracks = norm->running_mean.defined();
+  const at::Tensor& held = tracks ? norm->running_mean : norm->weight;
+  Renorm layer(BatchRenormOptions(held.defined() ? held.size(0) : norm->options.num_features())
                    .eps(eps)
                    .momentum(norm->options.momentum())
-                   .affine(norm->options.affine())
-                   .track_running_stats(norm->options.track_running_stats())
+                   .affine(norm->weight.defined())
+                   .track_running_stats(tracks)
                    .clip(clip));
-  match(norm->running_mean.defined() ? norm->running_mean : norm->weight, &layer);
+  match(held, &layer);
   copy_parameter(norm->weight, &layer->weight);
   copy_parameter(norm->bias, &layer->bias);
-  if (norm->running_mean.defined()) {
+  if (tracks) {
     layer->running_mean.copy_(norm->running_mean);
     layer->running_std.copy_(as_double(norm->running_var).add(eps).sqrt());
     const bool keep = step == StepOrigin::kKeep || !norm->options.momentum().has_value();
     if (keep) layer->num_batches_tracked.copy_(norm->num_batches_tracked);
   }
+  // Batchnorm reads this option at each forward.
+  layer->use_batch_statistics(tracks && !norm->options.track_running_stats());
   layer->train(norm->is_training());
   return layer;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "nn/account.h"
+
 namespace renorm {
 namespace {
 
@@ -34,6 +36,7 @@ std::vector<ConstNamedLayer> batch_renorm_layers(const torch::nn::Module& model)
 // All layers are checked before the first one moves.
 int64_t commit(torch::nn::Module& model) {
   const std::vector<NamedLayer> layers = batch_renorm_layers(model);
+  for (const NamedLayer& named : layers) named.layer->check_options();
   try {
     for (const NamedLayer& named : layers) named.layer->check_collected();
   } catch (const NonFiniteStatistics&) {
@@ -55,18 +58,27 @@ torch::Tensor collected(const torch::nn::Module& model) {
   return torch::cat(values);
 }
 
+// All layers are checked before the first one changes.
 void set_collected(torch::nn::Module& model, const torch::Tensor& values) {
   const std::vector<NamedLayer> layers = batch_renorm_layers(model);
   int64_t size = 0;
   for (const NamedLayer& named : layers) size += 1 + 2 * named.layer->channels();
+  TORCH_CHECK(values.defined(), "renorm::set_collected: values must be a tensor, got an undefined one");
   TORCH_CHECK(values.dim() == 1 && values.size(0) == size, "renorm::set_collected: values must be [", size,
               "] as made by collected(), got ", values.sizes());
-  int64_t first = 0;
-  for (const NamedLayer& named : layers) {
-    const int64_t count = 1 + 2 * named.layer->channels();
-    named.layer->set_collected(values.slice(0, first, first + count));
-    first += count;
-  }
+  const auto for_each = [&](const auto& call) {
+    int64_t first = 0;
+    for (const NamedLayer& named : layers) {
+      const int64_t count = 1 + 2 * named.layer->channels();
+      call(named, values.slice(0, first, first + count));
+      first += count;
+    }
+  };
+  for_each([](const NamedLayer& named, const torch::Tensor& part) {
+    const std::string who = "renorm::set_collected: layer \"" + named.path + "\"";
+    check_collected_values(who, part, named.layer->channels());
+  });
+  for_each([](const NamedLayer& named, const torch::Tensor& part) { named.layer->set_collected(part); });
 }
 
 void set_statistics(torch::nn::Module& model, Statistics statistics) {

@@ -14,9 +14,14 @@ std::atomic<bool> warned_of_uncommitted{false};
 
 void warn_of_hold(const std::string& who, int64_t step, int64_t hold) {
   if (warned_of_hold.exchange(true)) return;
+  if (step == 0) {
+    TORCH_WARN(who, ": this layer has been plain batchnorm so far, because no training step was counted; ",
+               "with deferred statistics, commit() counts one");
+    return;
+  }
   TORCH_WARN(
-      who, ": after ", step, " training steps this layer has been plain batchnorm so far, because its ",
-      "clip schedule holds until step ", hold,
+      who, ": after ", step, step == 1 ? " training step" : " training steps",
+      " this layer has been plain batchnorm so far, because its clip schedule holds until step ", hold,
       "; for a run of N steps use options.clip(ClipSchedule::paper(N)) or renorm::set_clip(model, ...)");
 }
 

@@ -263,19 +263,39 @@ class Inductor(unittest.TestCase):
 
 
 class Derivatives(unittest.TestCase):
-    def function(self, x, w, b, residual, activation="none"):
-        averages = (torch.full((2,), 1e4, dtype=torch.double), torch.full((2,), 1e-2, dtype=torch.double))
-        return ops.batch_renorm(x, w, b, *averages, eps=1e-3, r_max=1.5, d_max=0.7, group_size=3,
-                                activation=activation, residual=residual)[0]
+    averages = (torch.full((2,), 1e4, dtype=torch.double), torch.full((2,), 1e-2, dtype=torch.double))
+
+    def function(self, x, w, b, residual, activation="none", grouping="contiguous"):
+        return ops.batch_renorm(x, w, b, *self.averages, eps=1e-3, r_max=1.5, d_max=0.7, group_size=3,
+                                grouping=grouping, activation=activation, residual=residual)[0]
+
+    def step(self, x, w, b, residual, activation="none", grouping="contiguous"):
+        """At the end of the ramp, where its limits are those of function()."""
+        return ops.batch_renorm_step(x, w, b, *self.averages, torch.tensor(9), 2, 1.5, 9, 0.7, 7, eps=1e-3, group_size=3,
+                                     grouping=grouping, activation=activation, residual=residual)[0]
 
     def arguments(self):
         x, w, b, _, _, residual = tensors((6, 2, 3), torch.double)
         return x, w, b, residual
 
-    def test_second_derivative(self):
+    def check_derivatives(self, operator, **options):
         # The limits hold r and d fixed, so differences of the function are derivatives of it.
-        self.assertTrue(torch.autograd.gradcheck(self.function, self.arguments()))
-        self.assertTrue(torch.autograd.gradgradcheck(self.function, self.arguments()))
+        x, w, b, residual = self.arguments()
+        with torch.no_grad():  # No difference crosses the point where ReLU has no derivative.
+            before = operator(x, w, b, residual, **dict(options, activation="none"))
+            residual[before.abs() < 0.02] += 1
+        function = lambda *args: operator(*args, **options)
+        self.assertTrue(torch.autograd.gradcheck(function, (x, w, b, residual)))
+        self.assertTrue(torch.autograd.gradgradcheck(function, (x, w, b, residual)))
+
+    def test_second_derivative(self):
+        for activation in ("none", "relu"):
+            for grouping in ("contiguous", "strided"):
+                with self.subTest(activation=activation, grouping=grouping):
+                    self.check_derivatives(self.function, activation=activation, grouping=grouping)
+
+    def test_second_derivative_of_a_step(self):
+        self.check_derivatives(self.step, activation="relu", grouping="strided")
 
     def test_gradient_penalty(self):
         x, w, b, residual = self.arguments()

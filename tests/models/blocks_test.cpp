@@ -1,7 +1,10 @@
 // The parts: norms, convolutions, Inception and residual blocks.
 #include "models/blocks.h"
 
+#include <ATen/record_function.h>
+
 #include <cmath>
+#include <set>
 
 #include "models/inception.h"
 #include "models/resnet.h"
@@ -139,6 +142,57 @@ TEST_F(ResidualBlocks, AddTheShortcutBeforeTheLastRelu) {
   EXPECT_LT(body.min().item<float>(), 0.0F);
   EXPECT_TRUE(torch::equal(block->forward(x), (body + x).relu()));
   EXPECT_TRUE(torch::equal(x, before));
+}
+
+// Names of the operators that run while it exists.
+class OperatorLog {
+ public:
+  OperatorLog() {
+    names().clear();
+    handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(observe));
+  }
+  ~OperatorLog() { at::removeCallback(handle_); }
+  OperatorLog(const OperatorLog&) = delete;
+  OperatorLog& operator=(const OperatorLog&) = delete;
+
+  static std::set<std::string>& names() {
+    static std::set<std::string> all;
+    return all;
+  }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& function) {
+    const auto op = function.operator_name();
+    if (op.has_value()) names().insert(op->name);
+    return nullptr;
+  }
+
+  at::CallbackHandle handle_;
+};
+
+// The operators of a block's end that our norm computes in its own pass.
+std::set<std::string> separate_operators(Residual block, bool trains) {
+  block->train(trains);
+  const OperatorLog log;
+  block->forward(torch::randn({3, 4, 5, 5}));
+  std::set<std::string> found;
+  for (const char* name : {"aten::add", "aten::add_", "aten::relu", "aten::relu_"}) {
+    if (OperatorLog::names().count(name) > 0) found.insert(name);
+  }
+  return found;
+}
+
+TEST_F(ResidualBlocks, AddAndRectifyInTheNorm) {
+  for (const bool trains : {true, false}) {
+    for (const int64_t stride : {1, 2}) {
+      const Residual basic(basic_body(4, 4, stride), batchnorm());
+      const Residual bottleneck(bottleneck_body(4, 2, 8, stride), batchnorm());
+      EXPECT_EQ(separate_operators(basic, trains), std::set<std::string>{});
+      EXPECT_EQ(separate_operators(bottleneck, trains), std::set<std::string>{});
+    }
+  }
+  const Residual other(basic_body(4, 4, 1), native());
+  EXPECT_FALSE(separate_operators(other, true).empty());
 }
 
 TEST_F(ResidualBlocks, ProjectTheShortcutWhereTheShapeChanges) {

@@ -200,6 +200,35 @@ TEST_F(Averages, MakeTheExpectationOfROneForFourExamples) {
   EXPECT_NEAR(telemetry.d.mean, 0.0, kMonteCarloTolerance);
 }
 
+// Averages of 16 channels at 10,000 standard deviations, after `steps` batches whose means have this standard
+// deviation. In units of the data's standard deviation, as the distance from the mean of these means.
+torch::Tensor distance_far_from_zero(at::ScalarType dtype, double start, double noise, int steps) {
+  constexpr double kFar = 1e4;
+  auto mean = torch::full({16}, kFar + start, dtype);
+  auto std = torch::ones({16}, dtype);
+  auto step = torch::zeros({}, torch::kLong);
+  for (int i = 0; i < steps; ++i) {
+    const auto batch_mean = (torch::randn({1, 16}, torch::kDouble) * noise + kFar).to(dtype);
+    ops::move_averages_(mean, std, step, batch_mean, torch::ones({1, 16}, dtype), 0.001);
+  }
+  return (mean.to(torch::kDouble) - kFar).abs();
+}
+
+// Half a last digit of a float between 8192 and 16384, divided by the momentum, is 0.488.
+TEST_F(Averages, InFloatStopHalfALastDigitOverMomentumShortFarFromZero) {
+  const auto stopped = distance_far_from_zero(torch::kFloat, -3.0, 0.0, 8'000);
+  EXPECT_GT(stopped.min().item<double>(), 0.48);
+  EXPECT_LT(stopped.max().item<double>(), 0.49);
+  const auto in_double = distance_far_from_zero(torch::kDouble, -3.0, 0.0, 8'000);
+  EXPECT_LT(in_double.max().item<double>(), 3.0 * std::pow(0.999, 8'000) + 1e-9);
+}
+
+// An ideal average of these means has a standard deviation of 0.0067; rounding adds about as much again.
+TEST_F(Averages, InFloatAreCarriedOnByBatchMeansThatVary) {
+  const auto carried = distance_far_from_zero(torch::kFloat, -0.48, 0.3, 12'000);
+  EXPECT_LT(carried.max().item<double>(), 0.08);
+}
+
 TEST_F(Averages, StayWhereTheyAreWithoutMomentum) {
   for (const auto statistics : {Statistics::kImmediate, Statistics::kDeferred}) {
     BatchRenorm1d layer(BatchRenormOptions(kChannels).momentum(0.0).statistics(statistics));

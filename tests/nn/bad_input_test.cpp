@@ -39,6 +39,13 @@ TEST_F(BadInput, EpsMustNotRoundToZeroInTheDtype) {
   BatchRenorm1d layer(BatchRenormOptions(4).eps(1e-50));
   expect_refused(layer, torch::randn({4, 4}),
                  {"renorm::BatchRenorm1d: eps must be > 0 as a Float, got 1e-50"});
+  layer->eval();
+  for (const bool by_batch : {false, true}) {
+    layer->use_batch_statistics(by_batch);
+    expect_refused(layer, torch::randn({4, 4}), {"eps must be > 0 as a Float, got 1e-50"});
+  }
+  layer->use_batch_statistics(false);
+  layer->train();
   layer->to(torch::kDouble);
   EXPECT_EQ(layer->forward(torch::randn({4, 4}, torch::kDouble)).size(0), 4);
 }

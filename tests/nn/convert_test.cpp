@@ -92,6 +92,34 @@ TEST_F(Convert, KeepsWhatIsMissingMissing) {
   EXPECT_FALSE(back->running_mean.defined());
 }
 
+// Options of batchnorm may have changed since it was built; its tensors have not.
+TEST_F(Convert, TakesTheTensorsOfBatchNormNotItsOptions) {
+  const auto x = torch::randn({6, 4});
+  auto norm = trained_batch_norm<torch::nn::BatchNorm1d>(torch::nn::BatchNormOptions(4), {16, 4});
+  norm->options.affine(false).num_features(9);
+  auto renorm = from_batch_norm(norm);
+  EXPECT_EQ(renorm->channels(), 4);
+  EXPECT_LE(relative_error(renorm->forward(x), norm->forward(x)), kInferenceTolerance);
+
+  torch::nn::BatchNorm1d bare(torch::nn::BatchNormOptions(4).affine(false).track_running_stats(false));
+  bare->options.affine(true).track_running_stats(true);
+  auto converted = from_batch_norm(bare);
+  EXPECT_TRUE(converted->parameters().empty());
+  EXPECT_FALSE(converted->running_mean.defined());
+  EXPECT_LE(relative_error(converted->forward(x), bare->forward(x)), kInferenceTolerance);
+}
+
+// Such a batchnorm has averages, but evaluates with the statistics of the batch.
+TEST_F(Convert, KeepsEvaluationByTheBatchWhereTrackingWasTurnedOff) {
+  const auto x = torch::randn({6, 4});
+  auto norm = trained_batch_norm<torch::nn::BatchNorm1d>(torch::nn::BatchNormOptions(4), {16, 4});
+  norm->options.track_running_stats(false);
+  auto renorm = from_batch_norm(norm);
+  EXPECT_TRUE(renorm->running_mean.defined());
+  EXPECT_TRUE(renorm->uses_batch_statistics());
+  EXPECT_LE(relative_error(renorm->forward(x), norm->forward(x)), kInferenceTolerance);
+}
+
 TEST_F(Convert, GivesAFixedWeightOfOneWhereScaleIsOff) {
   BatchRenorm1d renorm(BatchRenormOptions(4).scale(false));
   randomize(*renorm);

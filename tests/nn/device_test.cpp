@@ -102,10 +102,12 @@ struct Use {
   BatchRenormOptions options;
   bool trains = true;
   bool has_residual = false;
+  bool by_batch = false;
 };
 
 std::vector<Use> uses() {
   const auto cumulative = options().momentum(Optional<double>());
+  const auto relu = options().activation(Activation::kRelu);
   return {{"immediate", options()},
           {"deferred", options().statistics(Statistics::kDeferred)},
           {"cumulative", cumulative},
@@ -113,8 +115,13 @@ std::vector<Use> uses() {
           {"without averages", options().track_running_stats(false)},
           {"residual", options(), true, true},
           {"strided groups with residual", options().grouping(Grouping::kStrided), true, true},
+          {"ReLU", relu},
           {"inference", options(), false},
-          {"inference with residual", options(), false, true}};
+          {"inference with ReLU", relu, false},
+          {"inference with residual", options(), false, true},
+          {"batch statistics", options(), false, false, true},
+          {"batch statistics with ReLU", relu, false, false, true},
+          {"batch statistics with residual", options(), false, true, true}};
 }
 
 TEST_F(Device, ReadsNothingInAStep) {
@@ -122,6 +129,7 @@ TEST_F(Device, ReadsNothingInAStep) {
     SCOPED_TRACE(use.name);
     BatchRenorm2d layer(use.options);
     layer->train(use.trains);
+    layer->use_batch_statistics(use.by_batch);
     const auto x = torch::randn({6, 5, 3, 3}).requires_grad_();
     const auto grad = torch::randn({6, 5, 3, 3});
     const auto residual = torch::randn({6, 5, 3, 3}).requires_grad_();
@@ -157,6 +165,13 @@ TEST_F(Device, CommitsAllLayersOfAModelOrNone) {
   EXPECT_THROW(commit(*model), NonFiniteStatistics);
   for (const auto& named : layers) EXPECT_EQ(named.layer->step(), 0);
   EXPECT_EQ(commit(*model), 0);
+}
+
+TEST_F(Device, SharesNoStatisticsWithOtherProcesses) {
+  BatchRenorm2d layer(options().statistics(Statistics::kDeferred));
+  layer->forward(torch::randn({6, 5, 3, 3}));
+  expect_message([&] { (void)layer->collected(); },
+                 {"renorm::BatchRenorm2d: collected: the layer must be on cpu, got "});
 }
 
 TEST_F(Device, ForgetsWhatWasCollectedOnAnother) {

@@ -60,6 +60,54 @@ TEST_F(Model, ListsLayersOfAConstModelAsConst) {
   EXPECT_EQ(layers[0].layer, &first(model));
 }
 
+TEST_F(Model, CommitsNoLayerIfTheOptionsOfOneAreWrong) {
+  torch::nn::Sequential model{BatchRenorm1d(4), BatchRenorm1d(4)};
+  set_statistics(*model, Statistics::kDeferred);
+  model->forward(torch::randn({6, 4}));
+  const auto layers = batch_renorm_layers(*model);
+  const Snapshot before(*layers[0].layer);
+  layers[1].layer->options.momentum(2.0);
+  expect_message([&] { commit(*model); }, {"renorm::BatchRenorm1d: momentum must be in [0, 1], got 2"});
+  EXPECT_TRUE(Snapshot(*layers[0].layer) == before);
+  layers[1].layer->options.momentum(0.1);
+  EXPECT_EQ(commit(*model), 2);
+}
+
+// The first layer's statistics are finite, its output is not.
+torch::nn::Sequential model_that_overflows(Statistics statistics) {
+  BatchRenorm1d overflows(4);
+  const torch::NoGradGuard no_grad;
+  overflows->weight.fill_(std::numeric_limits<float>::infinity());
+  torch::nn::Sequential model{overflows, BatchRenorm1d(4)};
+  set_statistics(*model, statistics);
+  return model;
+}
+
+TEST_F(Model, StatisticsThatAreNotFiniteLeaveEarlierImmediateLayersMoved) {
+  auto model = model_that_overflows(Statistics::kImmediate);
+  const auto layers = batch_renorm_layers(*model);
+  const Snapshot before(*layers[1].layer);
+  EXPECT_THROW(model->forward(torch::randn({6, 4})), NonFiniteStatistics);
+  EXPECT_EQ(layers[0].layer->step(), 1);
+  EXPECT_GT(layers[0].layer->running_mean.abs().max().item<double>(), 0.0);
+  EXPECT_TRUE(Snapshot(*layers[1].layer) == before);
+}
+
+TEST_F(Model, DiscardedDeferredStatisticsMoveNothingAfterABatchThatIsNotFinite) {
+  auto model = model_that_overflows(Statistics::kDeferred);
+  const auto untouched = model->clone();
+  try {
+    model->forward(torch::randn({6, 4}));
+    commit(*model);
+    FAIL() << "nothing was thrown";
+  } catch (const NonFiniteStatistics&) {
+    discard(*model);
+  }
+  expect_same_state(*model, *untouched);
+  EXPECT_EQ(commit(*model), 0);
+  expect_same_state(*model, *untouched);
+}
+
 // Two copies of a model stand for two processes that share the groups of a step.
 TEST_F(Model, CollectedStatisticsOfTwoProcessesMoveTheAveragesAsOne) {
   auto whole = net();
@@ -86,8 +134,43 @@ TEST_F(Model, CollectedStatisticsOfTwoProcessesMoveTheAveragesAsOne) {
   EXPECT_EQ(batch_renorm_layers(*left)[0].layer->step(), 1);
 
   EXPECT_EQ(collected(*left).abs().sum().item<double>(), 0.0);
-  EXPECT_THROW(set_collected(*left, sum.slice(0, 1)), c10::Error);
-  EXPECT_THROW(batch_renorm_layers(*left)[0].layer->set_collected(sum.to(torch::kFloat)), c10::Error);
+  expect_message([&] { set_collected(*left, sum.slice(0, 1)); },
+                 {"renorm::set_collected: values must be [18] as made by collected(), got [17]"});
+}
+
+TEST_F(Model, CollectedStatisticsAreCheckedBeforeAnyLayerTakesThem) {
+  torch::nn::Sequential model{BatchRenorm1d(2), BatchRenorm1d(2)};
+  set_statistics(*model, Statistics::kDeferred);
+  name_layers(*model);
+  model->forward(torch::randn({6, 2}));
+  const torch::Tensor good = collected(*model);
+  const auto refuse = [&](int64_t place, double value, const std::string& text) {
+    torch::Tensor bad = good + 1.0;
+    bad[place] = value;
+    expect_message([&] { set_collected(*model, bad); },
+                   {"renorm::set_collected: layer \"1\": values " + text});
+    const auto part = bad.slice(0, 5);
+    expect_message([&] { batch_renorm_layers(*model)[1].layer->set_collected(part); },
+                   {"renorm::BatchRenorm1d \"1\": set_collected: values " + text});
+    EXPECT_TRUE(torch::equal(collected(*model), good)) << text;
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  refuse(6, std::numeric_limits<double>::quiet_NaN(), "must be finite, got nan at index 1");
+  refuse(9, -kInfinity, "must be finite, got -inf at index 4");
+  refuse(5, kInfinity, "must be finite, got inf at index 0");
+  refuse(5, -1.0, "must begin with a whole number of groups >= 0, got -1");
+  refuse(5, 1.5, "must begin with a whole number of groups >= 0, got 1.5");
+  set_collected(*model, torch::zeros_like(good));
+  EXPECT_EQ(commit(*model), 0);
+}
+
+TEST_F(Model, TypeAndSizeOfCollectedStatisticsAreChecked) {
+  BatchRenorm1d layer(2);
+  const std::string who = "renorm::BatchRenorm1d: set_collected: values must be ";
+  expect_message([&] { layer->set_collected(torch::zeros({5})); },
+                 {who + "Double [5] on cpu, got Float [5] on cpu"});
+  expect_message([&] { layer->set_collected(torch::zeros({4}, torch::kDouble)); }, {"got Double [4] on cpu"});
+  expect_message([&] { layer->set_collected({}); }, {who + "a tensor, got an undefined one"});
 }
 
 TEST_F(Model, StepIsChecked) {
@@ -135,6 +218,28 @@ TEST_F(Model, WarnsOnceOfEvaluationDuringTheHold) {
             std::string::npos)
       << texts[0];
   EXPECT_NE(texts[0].find("ClipSchedule::paper(N)"), std::string::npos) << texts[0];
+}
+
+TEST_F(Model, WarnsOfAHoldThatLastsBecauseNothingIsCommitted) {
+  const auto evaluate_after = [](int commits) {
+    return warnings_of([commits] {
+      BatchRenorm1d layer(BatchRenormOptions(4).statistics(Statistics::kDeferred));
+      for (int i = 0; i < 3; ++i) {
+        layer->forward(torch::randn({6, 4}));
+        if (i < commits) layer->commit();
+      }
+      layer->eval();
+    });
+  };
+  const auto never = evaluate_after(0);
+  ASSERT_EQ(never.size(), 1U);
+  EXPECT_NE(never[0].find("renorm::BatchRenorm1d: this layer has been plain batchnorm so far, because no "
+                          "training step was counted; with deferred statistics, commit() counts one"),
+            std::string::npos)
+      << never[0];
+  const auto once = evaluate_after(1);
+  ASSERT_EQ(once.size(), 1U);
+  EXPECT_NE(once[0].find("after 1 training step this layer"), std::string::npos) << once[0];
 }
 
 TEST_F(Model, DoesNotWarnWithoutReason) {

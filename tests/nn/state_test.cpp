@@ -191,6 +191,22 @@ TEST_F(State, LoadingDiscardsWhatWasCollected) {
   expect_same_state(*layer, *loaded);
 }
 
+TEST_F(State, LoadingAModelDiscardsWhatItsLayersCollected) {
+  auto saved = model();
+  train(saved, 0, 3);
+  set_statistics(*saved, Statistics::kDeferred);
+  saved->forward(torch::randn({6, 3, 5, 5}));
+  std::stringstream file;
+  torch::save(saved, file);
+  auto loaded = model();
+  set_statistics(*loaded, Statistics::kDeferred);
+  loaded->forward(torch::randn({6, 3, 5, 5}));
+  torch::load(loaded, file);
+  EXPECT_EQ(commit(*loaded), 0);
+  EXPECT_EQ(norm_of(loaded).clip_telemetry().values, 0);
+  expect_same_state(*saved, *loaded);
+}
+
 TEST_F(State, FollowsTheDefaultDtype) {
   const auto before = torch::get_default_dtype();
   for (const auto dtype : {torch::kDouble, torch::kFloat, torch::kHalf}) {

@@ -14,8 +14,8 @@ constexpr double kKink = 0.02;
 using torch::autograd::variable_list;
 
 // Limits so far from the statistics that r and d stay at them when the input changes by a step.
-ops::BatchRenormArguments at_the_limits(int64_t group_size, Activation activation) {
-  ops::BatchRenormArguments arguments{1e-3, 1.5, 0.7, group_size};
+ops::BatchRenormArguments at_the_limits(int64_t group_size, Grouping grouping, Activation activation) {
+  ops::BatchRenormArguments arguments{1e-3, 1.5, 0.7, group_size, grouping};
   arguments.activation = activation;
   return arguments;
 }
@@ -102,18 +102,26 @@ void avoid_kink(const at::Tensor& before, Problem* problem) {
 
 class SecondDerivative : public Seeded {};
 
-TEST_F(SecondDerivative, OfTraining) {
+void expect_second_derivatives_of_training(int64_t group_size, Grouping grouping) {
   for (const auto activation : {Activation::kNone, Activation::kRelu}) {
-    for (const int64_t group_size : {0, 3}) {
-      SCOPED_TRACE(::testing::Message() << static_cast<int>(activation) << " " << group_size);
-      const auto arguments = at_the_limits(group_size, activation);
-      Problem problem = make_problem([arguments](const Tensors& t) { return train(t, arguments).output; });
-      if (activation == Activation::kRelu) {
-        avoid_kink(train(problem.t, at_the_limits(group_size, Activation::kNone)).output, &problem);
-      }
-      expect_second_derivatives(problem);
+    SCOPED_TRACE(::testing::Message() << "activation " << static_cast<int>(activation));
+    const auto arguments = at_the_limits(group_size, grouping, activation);
+    Problem problem = make_problem([arguments](const Tensors& t) { return train(t, arguments).output; });
+    if (activation == Activation::kRelu) {
+      avoid_kink(train(problem.t, at_the_limits(group_size, grouping, Activation::kNone)).output, &problem);
     }
+    expect_second_derivatives(problem);
   }
+}
+
+TEST_F(SecondDerivative, OfTraining) { expect_second_derivatives_of_training(0, Grouping::kContiguous); }
+
+TEST_F(SecondDerivative, OfTrainingInContiguousGroups) {
+  expect_second_derivatives_of_training(3, Grouping::kContiguous);
+}
+
+TEST_F(SecondDerivative, OfTrainingInStridedGroups) {
+  expect_second_derivatives_of_training(3, Grouping::kStrided);
 }
 
 TEST_F(SecondDerivative, OfInference) {

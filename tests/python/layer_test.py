@@ -198,6 +198,18 @@ class Modes(Case):
             trained(BatchRenorm2d(3, clip=ClipSchedule.paper(20000))).eval()
             BatchRenorm2d(3).eval()
 
+    def test_hold_warns_of_steps_that_were_not_counted(self):
+        for commits, text in ((0, "plain batchnorm so far, because no training step was counted.*commit"),
+                              (1, "after 1 training step this layer has been plain batchnorm so far.*ClipSchedule.paper")):
+            renorm._checks.warned.clear()
+            layer = BatchRenorm2d(3, statistics="deferred")
+            for i in range(2):
+                layer(torch.randn(4, 3, 5, 5))
+                if i < commits:
+                    layer.commit()
+            with self.subTest(commits=commits), self.assertWarnsRegex(UserWarning, text):
+                layer.eval()
+
 
 class Deferred(Case):
     def test_averages_move_once_by_the_mean_over_all_groups(self):
