@@ -29,8 +29,8 @@ HWY_INLINE void Expand(const P* HWY_RESTRICT of_channel, int64_t width, int64_t 
   }
 }
 
-// Three coefficients per channel of a unit, and the same per value of its runs. Behind a unit's values are
-// those of the unit before it.
+// Three coefficients per channel of a unit, and the same per value of its runs. In front of them are those of
+// the last values of the unit before.
 template <typename P>
 class RunCoefficients {
  public:
