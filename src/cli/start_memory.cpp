@@ -85,7 +85,7 @@ void check_start_memory(int /*argc*/, char** /*argv*/, char** environment) {
   _exit(kExitInternal);
 }
 // Called before the initializers of all shared libraries.
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**,
                                                                              char**) = check_start_memory;
 
 }  // namespace
