@@ -7,7 +7,7 @@
 namespace renorm::train {
 namespace {
 
-// What to do where LibTorch refuses bfloat16 convolutions.
+// The remedy where LibTorch refuses bfloat16 convolutions.
 const char* remedy(DtypeFrom from) {
   switch (from) {
     case DtypeFrom::kSettings:
