@@ -28,7 +28,6 @@ struct NcsPlan {
   int64_t units;
   bool stream;  // outputs bypass the cache
   bool runs;    // rows are short: the functions for runs take the units
-  bool fetch;   // the rows of the next channels are fetched ahead
 };
 
 // Channels-first with few channels: a unit is a piece of `values` values of one channel of one group. Units
@@ -38,7 +37,6 @@ struct PiecePlan {
   int64_t pieces;  // per channel and group
   int64_t units;
   bool stream;
-  bool fetch;  // as in NcsPlan
 };
 
 // Channels-last: a unit is `rows` rows (n x s of a group, in order) of all channels.

@@ -68,15 +68,14 @@ struct GatherGradient : GradientRow<T, kEnding> {
   using Row = GradientRow<T, kEnding>;
   static constexpr bool kActive = true;
   GradientSums<P>& total;
-  bool fetch;
+  int64_t next;  // as in the forward
   VectorSums<P> sums;
 
-  HWY_INLINE GatherGradient(const Row& row, GradientSums<P>& to, bool ahead)
-      : Row(row), total(to), fetch(ahead) {}
+  HWY_INLINE GatherGradient(const Row& row, GradientSums<P>& to, int64_t to_next = 0)
+      : Row(row), total(to), next(to_next) {}
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
-    if (!fetch) return;
-    FetchAhead(this->x + i, n * static_cast<int64_t>(sizeof(T)));
-    FetchAhead(this->dy + i, n * static_cast<int64_t>(sizeof(T)));
+    FetchNext(this->x + i, n, next);
+    FetchNext(this->dy + i, n, next);
   }
   HWY_INLINE void Begin() { sums.Clear(); }
   HWY_INLINE void Add(Vec<P> centred, Vec<P> gradient, int k) {
@@ -110,15 +109,21 @@ struct ApplyGradient : GradientRow<T, kEnding> {
   Vec<P> outer_scale;
   Vec<P> slope;
   Vec<P> offset;
+  int64_t next;  // as in the forward
 
   HWY_INLINE ApplyGradient(const Row& row, const Backward<T>& problem, int64_t at,
-                           const simd::Gradient<P>& gradient, int64_t c)
+                           const simd::Gradient<P>& gradient, int64_t c, int64_t to_next = 0)
       : Row(row),
         dx(problem.dx == nullptr ? nullptr : problem.dx + at),
         dresidual(problem.dresidual == nullptr ? nullptr : problem.dresidual + at),
         outer_scale(hn::Set(Tag<P>(), gradient.scale[c])),
         slope(hn::Set(Tag<P>(), gradient.slope[c])),
-        offset(hn::Set(Tag<P>(), gradient.shift[c])) {}
+        offset(hn::Set(Tag<P>(), gradient.shift[c])),
+        next(to_next) {
+    const int64_t s = problem.shape.s;
+    if (kStream && next != 0 && dx != nullptr) PrefetchEnds(dx, s, next);
+    if (kStream && next != 0 && dresidual != nullptr) PrefetchEnds(dresidual, s, next);
+  }
   template <class Load, class Put>
   HWY_INLINE void At(int64_t i, const Load& load, const Put& put) const {
     const Vec<P> centred = hn::Sub(load(this->x + i), this->mean);
@@ -130,7 +135,11 @@ struct ApplyGradient : GradientRow<T, kEnding> {
     }
     put(hn::Mul(outer_scale, hn::Add(masked, pull)), dx + i);
   }
-  HWY_INLINE void Fetch(int64_t, int64_t) const {}
+  HWY_INLINE void Fetch(int64_t i, int64_t n) const {
+    if (kStream || next == 0) return;
+    if (dx != nullptr) FetchNext(dx + i, n, next);
+    if (kEnding == Ending::kResidual && dresidual != nullptr) FetchNext(dresidual + i, n, next);
+  }
   HWY_INLINE int64_t Head(int64_t s) const {
     return kStream ? ElementsToLine(dx != nullptr ? dx : dresidual, s) : 0;
   }
@@ -193,14 +202,11 @@ struct BackwardPass {
                     out.second + row, {outer_scale, slope, offset});
     std::swap(applied, gathered);
   }
-  HWY_INLINE GatherGradient<T, kEnding> Gatherer(int64_t row, int64_t j) {
-    return {{problem, row, gathered->affine(), j}, sums[j], geometry.plan.fetch};
+  HWY_INLINE GatherGradient<T, kEnding> Gatherer(int64_t row, int64_t j, int64_t next) {
+    return {{problem, row, gathered->affine(), j}, sums[j], next};
   }
   HWY_INLINE ApplyGradient<T, kEnding, kStream> Applier(int64_t row, int64_t j, int64_t next) {
-    const int64_t s = geometry.shape.s;
-    if (kStream && problem.dx != nullptr) PrefetchEnds(problem.dx + row, s, next);
-    if (kStream && problem.dresidual != nullptr) PrefetchEnds(problem.dresidual + row, s, next);
-    return {{problem, row, applied->affine(), j}, problem, row, {outer_scale, slope, offset}, j};
+    return {{problem, row, applied->affine(), j}, problem, row, {outer_scale, slope, offset}, j, next};
   }
 };
 
@@ -234,7 +240,7 @@ void RunGatherPieces(const Backward<T>& problem, const simd::PiecePlan& plan,
     total.Start();
     NoApply none;
     geometry.ForRows(unit, [&](int64_t offset, int64_t length) HWY_ATTR {
-      GatherGradient<T, kEnding> gather({problem, offset, affine, unit / plan.pieces}, total, plan.fetch);
+      GatherGradient<T, kEnding> gather({problem, offset, affine, unit / plan.pieces}, total);
       ForRow<Stat<T>>(gather, none, length);
     });
     total.Flush();

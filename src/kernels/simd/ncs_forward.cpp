@@ -35,11 +35,12 @@ struct GatherMoments {
   static constexpr bool kActive = true;
   const T* HWY_RESTRICT x;
   LaneMoments<P>& total;
-  bool fetch;
+  int64_t next;  // from this row to the one gathered next, 0: as in FetchNext
   Vec<P> shift;
   VectorSums<P> sums;
 
-  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to, bool ahead) : x(row), total(to), fetch(ahead) {}
+  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to, int64_t to_next = 0)
+      : x(row), total(to), next(to_next) {}
   HWY_INLINE void Begin() {
     shift = hn::Set(Tag<P>(), total.moments.shift);
     sums.Clear();
@@ -50,9 +51,7 @@ struct GatherMoments {
   }
   HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(Load(x + i), shift), k); }
   HWY_INLINE void StepN(int64_t i, int64_t n) { Add(KeepN<P>(hn::Sub(LoadN(x + i, n), shift), n), 1); }
-  HWY_INLINE void Fetch(int64_t i, int64_t n) const {
-    if (fetch) FetchAhead(x + i, n * static_cast<int64_t>(sizeof(T)));
-  }
+  HWY_INLINE void Fetch(int64_t i, int64_t n) const { FetchNext(x + i, n, next); }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
     if (total.sums.count >= kChunk) total.Flush();
@@ -74,7 +73,7 @@ struct ApplyAffine {
   Vec<P> scale;
   Vec<P> shift;
   Vec<P> floor;
-  int64_t next;  // as in RowOutput
+  int64_t next;  // from this row to the one written next, 0: as in FetchNext
 
   template <class Problem>
   HWY_INLINE ApplyAffine(const Problem& problem, int64_t row, const simd::Affine<P>& affine, int64_t c,
@@ -100,10 +99,8 @@ struct ApplyAffine {
   }
   // The residual is read for the first time here, x for the second.
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
-    if constexpr (kEnding == Ending::kResidual) {
-      if (next == 0) FetchAhead(residual + i, n * static_cast<int64_t>(sizeof(T)));
-      for (int64_t k = 0; next != 0 && k < n; k += kLine) PrefetchAt(residual + i + k, next);
-    }
+    if constexpr (kEnding == Ending::kResidual) FetchNext(residual + i, n, next);
+    if (!kStream && next != 0) FetchNext(y + i, n, next);
   }
   // With a mask a row starts at a cache line, so that vectors fill whole bytes.
   HWY_INLINE int64_t Head(int64_t s) const {
@@ -164,8 +161,8 @@ struct ForwardPass {
     FoldForward<T>(problem, unit.group, unit.first, unit.first + unit.width, count, means, m2s,
                    {mean, scale, shift});
   }
-  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j) {
-    return {problem.x + row, channels[j], geometry.plan.fetch};
+  HWY_INLINE GatherMoments<T> Gatherer(int64_t row, int64_t j, int64_t next) {
+    return {problem.x + row, channels[j], next};
   }
   HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j, int64_t next) {
     return {problem, row, {mean, scale, shift}, j, next};
@@ -191,7 +188,7 @@ template <typename T>
 HWY_INLINE void GatherPieces(const Forward<T>& problem, const simd::PiecePlan& plan, const simd::Sums& sums,
                              int64_t first, int64_t last) {
   const PieceGeometry geometry{problem.shape, problem.groups, plan};
-  const NcsGeometry channels{problem.shape, problem.groups, {1, problem.shape.c, 0, false, false, false}};
+  const NcsGeometry channels{problem.shape, problem.groups, {1, problem.shape.c, 0, false, false}};
   for (int64_t unit = first; unit < last; ++unit) {
     LaneMoments<Stat<T>> moments;
     moments.moments.Start(problem.x,
@@ -199,7 +196,7 @@ HWY_INLINE void GatherPieces(const Forward<T>& problem, const simd::PiecePlan& p
     moments.sums.Clear();
     NoApply none;
     geometry.ForRows(unit, [&](int64_t offset, int64_t length) HWY_ATTR {
-      GatherMoments<T> gather(problem.x + offset, moments, plan.fetch);
+      GatherMoments<T> gather(problem.x + offset, moments);
       ForRow<Stat<T>>(gather, none, length);
     });
     moments.Flush();

@@ -17,11 +17,9 @@ static_assert(kMinBlockValues <= kMaxBlock);
 // and rows are not of whole cache lines, because lines that two rows share are slow there, and more so their
 // part of a mask.
 constexpr int64_t kShortRow = 128;
-constexpr int64_t kShortStreamedRow = 480;
-constexpr int64_t kShortMaskedRow = 1280;
+constexpr int64_t kShortStreamedRow = 180;
+constexpr int64_t kShortMaskedRow = 640;
 constexpr int64_t kLineBytes = 64;
-// Channels-first rows longer than this are left to the CPU, which fetches long rows ahead by itself.
-constexpr int64_t kFetchedRowBytes = int64_t{32} << 10;
 // Channels-first data of at most kFewUnits channels and groups is taken in pieces of kPieceValues if its rows
 // have kFewRow values or more. Other data has as many units, if it has as many channels and groups.
 constexpr int64_t kFewUnits = 8;
@@ -43,8 +41,6 @@ int64_t short_row(const Traffic& traffic, bool stream) {
   return traffic.writes_mask ? kShortMaskedRow : kShortStreamedRow;
 }
 
-bool fetches(const Traffic& traffic) { return row_bytes(traffic) <= kFetchedRowBytes; }
-
 }  // namespace
 
 bool streams(const Traffic& traffic) {
@@ -60,7 +56,7 @@ NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups) {
   const int64_t block = std::min({ceil_div(kBlockValues, shape.s), kMaxBlock, shape.c,
                                   std::max(many_units, ceil_div(kMinBlockValues, shape.s))});
   const int64_t blocks = ceil_div(shape.c, block);
-  return {block, blocks, groups.count * blocks, stream, runs, fetches(traffic)};
+  return {block, blocks, groups.count * blocks, stream, runs};
 }
 
 bool has_few_channels(const Shape& shape, const Groups& groups) {
@@ -71,7 +67,7 @@ bool has_few_channels(const Shape& shape, const Groups& groups) {
 PiecePlan plan_pieces(const Traffic& traffic, const Groups& groups) {
   const Shape& shape = traffic.shape;
   const int64_t pieces = ceil_div(groups.size * shape.s, kPieceValues);
-  return {kPieceValues, pieces, groups.count * shape.c * pieces, streams(traffic), fetches(traffic)};
+  return {kPieceValues, pieces, groups.count * shape.c * pieces, streams(traffic)};
 }
 
 NscPlan plan_nsc(const Traffic& traffic, const Groups& groups) {

@@ -132,17 +132,22 @@ HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUni
   const int64_t stride = geometry.Stride(reverse);
   for (int64_t i = 0; i < geometry.groups.size; ++i) {
     const int64_t n = reverse ? geometry.groups.size - 1 - i : i;
+    // From a row to the one that follows: of the next example, or of the next unit, which starts with this
+    // one.
+    const bool last = i + 1 == geometry.groups.size;
+    const int64_t to_apply = last ? apply_width * s : stride;
+    const int64_t to_gather = last ? gather_width * s : stride;
     for (int64_t j = 0; j < both; ++j) {
-      auto apply = pass.Applier(geometry.Row(*current, n, j), j, stride);
-      auto gather = pass.Gatherer(geometry.Row(*next, n, j), j);
+      auto apply = pass.Applier(geometry.Row(*current, n, j), j, to_apply);
+      auto gather = pass.Gatherer(geometry.Row(*next, n, j), j, to_gather);
       ForRow<P>(gather, apply, s);
     }
     for (int64_t j = both; j < apply_width; ++j) {
-      auto apply = pass.Applier(geometry.Row(*current, n, j), j, stride);
+      auto apply = pass.Applier(geometry.Row(*current, n, j), j, to_apply);
       ForRow<P>(no_gather, apply, s);
     }
     for (int64_t j = both; j < gather_width; ++j) {
-      auto gather = pass.Gatherer(geometry.Row(*next, n, j), j);
+      auto gather = pass.Gatherer(geometry.Row(*next, n, j), j, to_gather);
       ForRow<P>(gather, no_apply, s);
     }
   }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/problem.h"
 
@@ -21,8 +22,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLineBytes = 64;
-// How far ahead of the loads rows are fetched: far enough to reach the rows of the next channels, if rows are
-// short.
+// How far ahead of the loads data is fetched that is read as it lies in memory.
 constexpr int64_t kAheadBytes = 8192;
 // Places in the data of a channel that determine the first shift of its statistics.
 constexpr int64_t kPlaces = 5;
@@ -124,23 +124,25 @@ HWY_INLINE Vec<Stat<T>> LoadN(const T* p, int64_t n) {
 #endif
 }
 
-// p[0, n) = v, n < Lanes. Writes nothing beyond p + n.
+// Copies fewer than 2 * kSize bytes, in at most two parts of equal size, which may overlap.
+template <int64_t kSize>
+HWY_INLINE void CopyFew(const void* from, void* to, int64_t bytes) {
+  if (bytes >= kSize) {
+    const int64_t second = bytes - kSize;
+    std::memcpy(to, from, kSize);
+    std::memcpy(static_cast<char*>(to) + second, static_cast<const char*>(from) + second, kSize);
+  } else if constexpr (kSize > 1) {
+    CopyFew<kSize / 2>(from, to, bytes);
+  }
+}
+
+// p[0, n) = v, n < Lanes. Writes nothing beyond p + n. A store with a mask would be slow: on many CPUs
+// always, on others if its masked part is in a cache line that is streamed.
 template <typename T>
 HWY_INLINE void StoreN(Vec<Stat<T>> v, T* p, int64_t n) {
-#if !HWY_MEM_OPS_MIGHT_FAULT
-  if constexpr (sizeof(T) == sizeof(BFloat16)) {
-    const TagBits16 d;
-    hn::BlendedStore(NarrowBits(v), hn::FirstN(d, static_cast<size_t>(n)), d, reinterpret_cast<uint16_t*>(p));
-  } else {
-    const Tag<T> d;
-    hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
-  }
-#else
-  constexpr int64_t kLanes = hn::MaxLanes(Tag<Stat<T>>());
-  HWY_ALIGN T buffer[kLanes];
+  HWY_ALIGN T buffer[hn::MaxLanes(Tag<Stat<T>>())];
   Store(v, buffer);
-  for (int64_t i = 0; i < std::min(n, kLanes); ++i) p[i] = buffer[i];
-#endif
+  CopyFew<sizeof(buffer) / 2>(buffer, p, n * static_cast<int64_t>(sizeof(T)));
 }
 
 // v with zeros from lane n on.
@@ -195,6 +197,18 @@ HWY_INLINE void FetchAt(const T* p, int64_t distance) {
 template <typename T>
 HWY_INLINE void PrefetchAt(const T* p, int64_t distance) {
   hwy::Prefetch(reinterpret_cast<const uint8_t*>(AddressAt(p, distance)));
+}
+
+// Fetches what is read after the n values at p: those `next` beyond them, into the innermost cache. next 0:
+// what follows in memory.
+template <typename T>
+HWY_INLINE void FetchNext(const T* p, int64_t n, int64_t next) {
+  constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  if (next == 0) {
+    FetchAhead(p, n * static_cast<int64_t>(sizeof(T)));
+  } else {
+    for (int64_t k = 0; k < n; k += kLine) PrefetchAt(p + k, next);
+  }
 }
 
 // Prefetches the lines of the first and of the last value of the `count` values that are `distance` beyond p:
