@@ -54,8 +54,8 @@ inline Groups strided_groups(int64_t n, int64_t size) {
 }
 
 // A mask has one bit per value of a tensor, in memory order, lowest bit first: 1 where the ReLU stops the
-// gradient.
-inline int64_t mask_bytes(int64_t values) { return (values + 7) / 8; }
+// gradient. Seven zero bytes follow, so that eight can be read from any place of it.
+inline int64_t mask_bytes(int64_t values) { return (values + 7) / 8 + 7; }
 
 // Calls body(first, last) on pieces that cover [0, count) once, in any order and on any threads, and
 // returns when all are done. Kernels start no threads themselves: the caller passes this in. How it

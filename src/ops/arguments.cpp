@@ -68,8 +68,8 @@ void check_mask(const char* op, const BackwardArguments& a) {
   const at::Tensor& mask = *a.mask;
   const c10::SymInt bytes = sym_mask_size(a.input.sym_numel());
   TORCH_CHECK(mask.scalar_type() == at::kByte && mask.dim() == 1 && mask.sym_size(0) == bytes, op,
-              ": mask must have one bit per value of input and a byte for their order, ", bytes,
-              " bytes, got ", mask.scalar_type(), " of sizes ", mask.sym_sizes());
+              ": mask must be that of the forward, which has ", bytes, " bytes, got ", mask.scalar_type(),
+              " of sizes ", mask.sym_sizes());
   check_device(op, "mask", mask, a.input);
 }
 

@@ -219,15 +219,13 @@ const std::vector<BadInput>& bad_backward() {
        },
        {"a residual with ReLU needs the mask of the forward, got none"}},
       {"MaskOfOtherSize",
-       [](Call& c) { c.mask = at::ones({8}, at::kByte); },
-       {"mask must have one bit per value of input and a byte for their order, 9 bytes",
-        "got Byte of sizes [8]"}},
+       [](Call& c) { c.mask = at::ones({9}, at::kByte); },
+       {"mask must be that of the forward, which has 16 bytes", "got Byte of sizes [9]"}},
       {"MaskOfOtherType",
-       [](Call& c) { c.mask = at::ones({9}, at::kChar); },
-       {"mask must have one bit per value of input and a byte for their order, 9 bytes",
-        "got Char of sizes [9]"}},
+       [](Call& c) { c.mask = at::ones({16}, at::kChar); },
+       {"mask must be that of the forward, which has 16 bytes", "got Char of sizes [16]"}},
       {"MaskOnOtherDevice",
-       [](Call& c) { c.mask = on_meta(at::ones({9}, at::kByte)); },
+       [](Call& c) { c.mask = on_meta(at::ones({16}, at::kByte)); },
        {"mask must be on the device of input, cpu", "got meta"}}};
   return table;
 }

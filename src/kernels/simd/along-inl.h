@@ -28,7 +28,7 @@ constexpr int64_t kLinesAtOnce = 4;
 template <typename P>
 class Scratch {
  public:
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(P));
+  static constexpr int64_t kLine = kValuesPerLine<P>;
 
   explicit Scratch(int64_t c) : data_(new P[static_cast<size_t>(c + 6 * kLine)]), values_(data_.get()) {
     values_ += ElementsToLine(values_, kLine);
@@ -46,8 +46,7 @@ class Scratch {
 // How many of the first values at p lie before the first whole vector that is aligned.
 template <typename T>
 HWY_INLINE int64_t HeadOf(const T* p) {
-  constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(Stat<T>));
-  return ElementsToLine(p, kLineBytes) % kLine;
+  return ElementsToLine(p, kLineBytes) % kValuesPerLine<Stat<T>>;
 }
 
 // Applies op.Step(i), op.StepN(i, n) along c values, and op.StreamStep on the aligned lines in between.

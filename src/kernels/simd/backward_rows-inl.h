@@ -33,12 +33,12 @@ HWY_INLINE GradientData<T> DataOf(const Backward<T>& problem) {
   return {problem.x, problem.dy, MaskOf(problem)};
 }
 
-// sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. `head` as in the
-// forward.
+// sum += dy and products += dy * (x - mean) over kRows rows; kFirst: sums start here. `head` and `ahead`
+// as in the forward.
 template <typename T, Ending kEnding, int kRows, bool kFirst>
 HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
                         const simd::Affine<Stat<T>>& affine, Stat<T>* HWY_RESTRICT sum,
-                        Stat<T>* HWY_RESTRICT products, int64_t head = 0) {
+                        Stat<T>* HWY_RESTRICT products, int64_t head = 0, int64_t ahead = 0) {
   using P = Stat<T>;
   constexpr bool kRecomputed = kEnding == Ending::kRelu;
   const int64_t lanes = Lanes<P>();
@@ -48,6 +48,12 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
     const Vec<P> shift = kRecomputed ? load_parameter(affine.shift + i) : mean;
     Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
     Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(products + i);
+    if (ahead != 0 && i % kValuesPerLine<T> == 0) {
+      for (int k = 0; k < kRows; ++k) {
+        PrefetchAt(data.x + k * stride + i, ahead);
+        PrefetchAt(data.dy + k * stride + i, ahead);
+      }
+    }
     for (int k = 0; k < kRows; ++k) {
       const int64_t at = k * stride + i;
       const Vec<P> centred = hn::Sub(load(data.x + at), mean);
@@ -84,7 +90,7 @@ template <typename T, Ending kEnding, bool kStream>
 struct RowGradient {
   using P = Stat<T>;
   static constexpr bool kStreams = kStream;
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kLine = kValuesPerLine<T>;
   GradientData<T> data;
   T* HWY_RESTRICT dx;
   T* HWY_RESTRICT dresidual;
@@ -131,8 +137,8 @@ struct RowGradient {
   HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt((dx != nullptr ? dx : dresidual) + i, next);
     if (!kStream || ahead == 0) return;
-    FetchAt(data.x + i, ahead);
-    FetchAt(data.dy + i, ahead);
+    PrefetchAt(data.x + i, ahead);
+    PrefetchAt(data.dy + i, ahead);
   }
   // This row and the next ones, as in the forward.
   template <int kRows>

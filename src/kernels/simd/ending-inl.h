@@ -108,28 +108,21 @@ static_assert(hn::MaxLanes(Tag<float>()) <= 56);
 // The mask as the backward reads it, from value `first` on.
 struct MaskBits {
   const uint8_t* HWY_RESTRICT bytes;
-  int64_t size;  // in bytes
   int64_t first;
 
-  HWY_INLINE MaskBits At(int64_t offset) const { return {bytes, size, first + offset}; }
+  HWY_INLINE MaskBits At(int64_t offset) const { return {bytes, first + offset}; }
   // Bits of a vector of values from value i on. Those behind its last lane are of other values.
   HWY_INLINE uint64_t Of(int64_t i) const {
     const uint64_t value = static_cast<uint64_t>(first + i);
-    const int64_t byte = static_cast<int64_t>(value / 8);
     uint64_t bits = 0;
-    if (HWY_LIKELY(byte + 8 <= size)) {
-      std::memcpy(&bits, bytes + byte, 8);
-    } else {
-      std::memcpy(&bits, bytes + byte, static_cast<size_t>(size - byte));
-    }
+    std::memcpy(&bits, bytes + value / 8, sizeof(bits));
     return bits >> (value % 8);
   }
 };
 
 template <typename T>
 HWY_INLINE MaskBits MaskOf(const Backward<T>& problem) {
-  const Shape& shape = problem.shape;
-  return {problem.mask, mask_bytes(shape.n * shape.c * shape.s), 0};
+  return {problem.mask, 0};
 }
 // The mask of a vector where the ending has one.
 template <Ending kEnding>

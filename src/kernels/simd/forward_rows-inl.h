@@ -18,16 +18,21 @@ namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
 // sum += x - shift and squares += (x - shift)^2 over kRows rows; kFirst: sums start here. The first
-// `head` values are taken apart, so that the rest is aligned.
+// `head` values are taken apart, so that the rest is aligned. What is `ahead` elements beyond is fetched, if
+// this is not 0.
 template <typename T, int kRows, bool kFirst>
 HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, const Stat<T>* HWY_RESTRICT shift,
-                        Stat<T>* HWY_RESTRICT sum, Stat<T>* HWY_RESTRICT squares, int64_t head = 0) {
+                        Stat<T>* HWY_RESTRICT sum, Stat<T>* HWY_RESTRICT squares, int64_t head = 0,
+                        int64_t ahead = 0) {
   using P = Stat<T>;
   const int64_t lanes = Lanes<P>();
   const auto step = [&](int64_t i, auto&& centred) HWY_ATTR {
     const Vec<P> centre = Load(shift + i);
     Vec<P> a = kFirst ? hn::Zero(Tag<P>()) : Load(sum + i);
     Vec<P> b = kFirst ? hn::Zero(Tag<P>()) : Load(squares + i);
+    if (ahead != 0 && i % kValuesPerLine<T> == 0) {
+      for (int k = 0; k < kRows; ++k) PrefetchAt(x + k * stride + i, ahead);
+    }
     for (int k = 0; k < kRows; ++k) {
       const Vec<P> v = centred(x + k * stride + i, centre);
       a = hn::Add(a, v);
@@ -55,7 +60,7 @@ template <typename T, Ending kEnding, bool kStream>
 struct RowOutput {
   using P = Stat<T>;
   static constexpr bool kStreams = kStream;
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kLine = kValuesPerLine<T>;
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT residual;
   T* HWY_RESTRICT y;
@@ -67,7 +72,8 @@ struct RowOutput {
   // In elements from this row to the one written next. Not 0: whole vectors of y are aligned, and the lines
   // of the next row are prefetched, because runs are too short for the CPU to do it.
   int64_t next = 0;
-  // In elements from x to data that is read later and fetched now, if outputs are streamed. 0: none.
+  // In elements from x to data that is read later and fetched now, if outputs are streamed. 0: none. Without
+  // `next` the residual is fetched at this distance too.
   int64_t ahead = 0;
 
   template <class Load, class LoadParameter>
@@ -107,10 +113,8 @@ struct RowOutput {
   }
   HWY_INLINE void Prefetch(int64_t i) const {
     if (!kStream && next != 0) PrefetchAt(y + i, next);
-    if (kStream && ahead != 0) FetchAt(x + i, ahead);
-    if constexpr (kEnding == Ending::kResidual) {
-      next != 0 ? PrefetchAt(residual + i, next) : FetchAhead(residual + i, kLineBytes);
-    }
+    if (kStream && ahead != 0) PrefetchAt(x + i, ahead);
+    if constexpr (kEnding == Ending::kResidual) PrefetchAt(residual + i, next != 0 ? next : ahead);
   }
   // This row and the next ones, kRows in all and `stride` elements from one to the next, not streamed.
   // Coefficients are loaded once for all of them.

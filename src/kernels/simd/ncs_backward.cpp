@@ -71,11 +71,11 @@ struct GatherGradient : GradientRow<T, kEnding> {
   int64_t next;  // as in the forward
   VectorSums<P> sums;
 
-  HWY_INLINE GatherGradient(const Row& row, GradientSums<P>& to, int64_t to_next = 0)
+  HWY_INLINE GatherGradient(const Row& row, GradientSums<P>& to, int64_t to_next = kAhead<T>)
       : Row(row), total(to), next(to_next) {}
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
-    FetchNext(this->x + i, n, next);
-    FetchNext(this->dy + i, n, next);
+    PrefetchValues(this->x + i, n, next);
+    PrefetchValues(this->dy + i, n, next);
   }
   HWY_INLINE void Begin() { sums.Clear(); }
   HWY_INLINE void Add(Vec<P> centred, Vec<P> gradient, int k) {
@@ -103,7 +103,7 @@ struct ApplyGradient : GradientRow<T, kEnding> {
   using Row = GradientRow<T, kEnding>;
   static constexpr bool kActive = true;
   static constexpr bool kStreams = kStream;
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kLine = kValuesPerLine<T>;
   T* HWY_RESTRICT dx;
   T* HWY_RESTRICT dresidual;
   Vec<P> outer_scale;
@@ -137,8 +137,8 @@ struct ApplyGradient : GradientRow<T, kEnding> {
   }
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
     if (kStream || next == 0) return;
-    if (dx != nullptr) FetchNext(dx + i, n, next);
-    if (kEnding == Ending::kResidual && dresidual != nullptr) FetchNext(dresidual + i, n, next);
+    if (dx != nullptr) PrefetchValues(dx + i, n, next);
+    if (kEnding == Ending::kResidual && dresidual != nullptr) PrefetchValues(dresidual + i, n, next);
   }
   HWY_INLINE int64_t Head(int64_t s) const {
     return kStream ? ElementsToLine(dx != nullptr ? dx : dresidual, s) : 0;

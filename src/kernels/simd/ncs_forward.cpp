@@ -35,11 +35,11 @@ struct GatherMoments {
   static constexpr bool kActive = true;
   const T* HWY_RESTRICT x;
   LaneMoments<P>& total;
-  int64_t next;  // from this row to the one gathered next, 0: as in FetchNext
+  int64_t next;  // from this row to the one gathered next
   Vec<P> shift;
   VectorSums<P> sums;
 
-  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to, int64_t to_next = 0)
+  HWY_INLINE GatherMoments(const T* row, LaneMoments<P>& to, int64_t to_next = kAhead<T>)
       : x(row), total(to), next(to_next) {}
   HWY_INLINE void Begin() {
     shift = hn::Set(Tag<P>(), total.moments.shift);
@@ -51,7 +51,7 @@ struct GatherMoments {
   }
   HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(Load(x + i), shift), k); }
   HWY_INLINE void StepN(int64_t i, int64_t n) { Add(KeepN<P>(hn::Sub(LoadN(x + i, n), shift), n), 1); }
-  HWY_INLINE void Fetch(int64_t i, int64_t n) const { FetchNext(x + i, n, next); }
+  HWY_INLINE void Fetch(int64_t i, int64_t n) const { PrefetchValues(x + i, n, next); }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
     if (total.sums.count >= kChunk) total.Flush();
@@ -64,7 +64,7 @@ struct ApplyAffine {
   using P = Stat<T>;
   static constexpr bool kActive = true;
   static constexpr bool kStreams = kStream;
-  static constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t kLine = kValuesPerLine<T>;
   const T* HWY_RESTRICT x;
   const T* HWY_RESTRICT residual;
   T* HWY_RESTRICT y;
@@ -73,7 +73,7 @@ struct ApplyAffine {
   Vec<P> scale;
   Vec<P> shift;
   Vec<P> floor;
-  int64_t next;  // from this row to the one written next, 0: as in FetchNext
+  int64_t next;  // from this row to the one written next, 0: not known
 
   template <class Problem>
   HWY_INLINE ApplyAffine(const Problem& problem, int64_t row, const simd::Affine<P>& affine, int64_t c,
@@ -99,8 +99,8 @@ struct ApplyAffine {
   }
   // The residual is read for the first time here, x for the second.
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {
-    if constexpr (kEnding == Ending::kResidual) FetchNext(residual + i, n, next);
-    if (!kStream && next != 0) FetchNext(y + i, n, next);
+    if constexpr (kEnding == Ending::kResidual) PrefetchValues(residual + i, n, next != 0 ? next : kAhead<T>);
+    if (!kStream && next != 0) PrefetchValues(y + i, n, next);
   }
   // With a mask a row starts at a cache line, so that vectors fill whole bytes.
   HWY_INLINE int64_t Head(int64_t s) const {

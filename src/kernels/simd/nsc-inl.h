@@ -18,15 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// From this many bytes per row on, CPUs fetch too little ahead by themselves.
-constexpr int64_t kFetchedRow = 512;
-
-// How far ahead of rows of c values data is fetched, in elements; 0: not at all.
+// The same while sums are gathered from several places at once.
 template <typename T>
-HWY_INLINE int64_t AheadOf(int64_t c) {
-  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
-  return c * kSize >= kFetchedRow ? kAheadBytes / kSize : 0;
-}
+constexpr int64_t kGatherAhead = kAhead<T> / 2;
 
 // With a residual, two rows of this size or a multiple are written at once instead of kRowsAtOnce: the values
 // of a channel in three arrays compete for the same places of the innermost cache.

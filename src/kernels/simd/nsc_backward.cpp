@@ -35,7 +35,8 @@ class RowSums {
 
   template <int kRows, bool kFirst>
   HWY_INLINE void Rows(int64_t offset, int64_t apart) {
-    AddRows<T, kEnding, kRows, kFirst>(data_.At(offset), apart, c_, affine_, sum_.get(), products_.get());
+    AddRows<T, kEnding, kRows, kFirst>(data_.At(offset), apart, c_, affine_, sum_.get(), products_.get(),
+                                       /*head=*/0, kGatherAhead<T>);
   }
 
   HWY_NOINLINE void Merge(double) {
@@ -77,7 +78,6 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const GradientData<T> data = DataOf(problem);
-  const int64_t ahead = AheadOf<T>(c);
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -90,7 +90,7 @@ void RunApply(const Backward<T>& problem, const simd::NscPlan& plan, const simd:
             {affine.mean + at, affine.scale + at, affine.shift + at},
             {gradient.scale + at, gradient.slope + at, gradient.shift + at},
             /*next=*/0,
-            ahead};
+            kAhead<T>};
       };
       WriteRun<T, kEnding, kStream>(output_at, stride, rows, c);
     });

@@ -60,7 +60,8 @@ class RowMoments {
 
   template <int kRows, bool kFirst>
   HWY_INLINE void Rows(int64_t offset, int64_t apart) {
-    AddRows<T, kRows, kFirst>(x_ + offset, apart, c_, shift_.get(), sum_.get(), squares_.get());
+    AddRows<T, kRows, kFirst>(x_ + offset, apart, c_, shift_.get(), sum_.get(), squares_.get(),
+                              /*head=*/0, kGatherAhead<T>);
   }
 
   HWY_NOINLINE void Merge(double rows) {
@@ -144,7 +145,6 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
   const NscGeometry geometry{problem.shape, problem.groups, plan};
   const int64_t c = problem.shape.c;
   const Vec<Stat<T>> floor = FloorOf<Stat<T>>(problem.activation);
-  const int64_t ahead = AheadOf<T>(c);
   for (int64_t unit = last; unit-- > first;) {
     const int64_t at = geometry.Group(unit) * c;
     geometry.ForRuns(unit, [&](int64_t offset, int64_t stride, int64_t rows) HWY_ATTR {
@@ -154,7 +154,7 @@ void RunApply(const Forward<T>& problem, const simd::NscPlan& plan, const simd::
         return RowOutput<T, kEnding, kStream>{
             problem.x + start, residual, problem.y + start,      affine.mean + at, affine.scale + at,
             affine.shift + at, floor,    MaskOf(problem, start),
-            /*next=*/0,        ahead};
+            /*next=*/0,        kAhead<T>};
       };
       WriteRun<T, kEnding, kStream>(output_at, stride, rows, c);
     });

@@ -22,8 +22,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kLineBytes = 64;
-// How far ahead of the loads data is fetched that is read as it lies in memory.
-constexpr int64_t kAheadBytes = 8192;
+template <typename T>
+constexpr int64_t kValuesPerLine = kLineBytes / static_cast<int64_t>(sizeof(T));
+// How many values ahead of the loads data is fetched that is read as it lies in memory.
+template <typename T>
+constexpr int64_t kAhead = 4096 / static_cast<int64_t>(sizeof(T));
 // Places in the data of a channel that determine the first shift of its statistics.
 constexpr int64_t kPlaces = 5;
 
@@ -31,15 +34,6 @@ template <typename P>
 using Tag = hn::ScalableTag<P>;
 template <typename P>
 using Vec = hn::Vec<Tag<P>>;
-
-// Fetches a line into the second-level cache. Never faults.
-HWY_INLINE void FetchLine(uintptr_t address) {
-#if defined(__GNUC__) || defined(__clang__)
-  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
-#else
-  hwy::Prefetch(reinterpret_cast<const uint8_t*>(address));
-#endif
-}
 
 template <typename P>
 HWY_INLINE int64_t Lanes() {
@@ -172,43 +166,17 @@ HWY_INLINE double SumLanes(const P* lanes) {
   return sum;
 }
 
-// Fetches the lines of the `bytes` bytes that start kAheadBytes beyond p into the second-level cache. Never
-// faults.
-HWY_INLINE void FetchAhead(const void* p, int64_t bytes) {
-  const uintptr_t first = reinterpret_cast<uintptr_t>(p) + kAheadBytes;
-  for (int64_t line = 0; line < bytes; line += kLineBytes) {
-    FetchLine(first + static_cast<uintptr_t>(line));
-  }
-}
-
-// The address of the value `distance` beyond p, which may be outside of p's array.
-template <typename T>
-HWY_INLINE uintptr_t AddressAt(const T* p, int64_t distance) {
-  return reinterpret_cast<uintptr_t>(p) + sizeof(T) * static_cast<uintptr_t>(distance);
-}
-
-// Fetches the line of the value `distance` beyond p into the second-level cache. Never faults.
-template <typename T>
-HWY_INLINE void FetchAt(const T* p, int64_t distance) {
-  FetchLine(AddressAt(p, distance));
-}
-
-// The same, into the innermost cache.
+// Fetches the line of the value `distance` beyond p, which may be outside of p's array. Never faults.
 template <typename T>
 HWY_INLINE void PrefetchAt(const T* p, int64_t distance) {
-  hwy::Prefetch(reinterpret_cast<const uint8_t*>(AddressAt(p, distance)));
+  const uintptr_t address = reinterpret_cast<uintptr_t>(p) + sizeof(T) * static_cast<uintptr_t>(distance);
+  hwy::Prefetch(reinterpret_cast<const uint8_t*>(address));
 }
 
-// Fetches what is read after the n values at p: those `next` beyond them, into the innermost cache. next 0:
-// what follows in memory.
+// Fetches the lines of the n values that are `distance` beyond p.
 template <typename T>
-HWY_INLINE void FetchNext(const T* p, int64_t n, int64_t next) {
-  constexpr int64_t kLine = kLineBytes / static_cast<int64_t>(sizeof(T));
-  if (next == 0) {
-    FetchAhead(p, n * static_cast<int64_t>(sizeof(T)));
-  } else {
-    for (int64_t k = 0; k < n; k += kLine) PrefetchAt(p + k, next);
-  }
+HWY_INLINE void PrefetchValues(const T* p, int64_t n, int64_t distance) {
+  for (int64_t k = 0; k < n; k += kValuesPerLine<T>) PrefetchAt(p + k, distance);
 }
 
 // Prefetches the lines of the first and of the last value of the `count` values that are `distance` beyond p:

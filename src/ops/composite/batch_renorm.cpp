@@ -89,7 +89,7 @@ at::Tensor mask_of(const at::Tensor& output) {
   const at::Tensor padded = at::cat({bits, at::zeros_symint({missing}, bits.options())}).view({-1, 8});
   const at::Tensor bytes =
       at::bitwise_left_shift(padded, shifts(output)).sum(at::IntArrayRef{1}, /*keepdim=*/false, at::kByte);
-  return at::constant_pad_nd(bytes, {0, 1});
+  return at::constant_pad_nd(bytes, {0, 8});
 }
 
 // Where a mask stops the gradient, in the sizes of input. Only the CPU has masks in another order than that
