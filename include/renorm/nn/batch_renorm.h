@@ -30,7 +30,8 @@ struct RENORM_API BatchRenormOptions {
   /* implicit */ BatchRenormOptions(int64_t num_features);
 
   TORCH_ARG(int64_t, num_features);
-  TORCH_ARG(double, eps) = 1e-5;  // inside the root of the batch's standard deviation, > 0 in the statistics' dtype
+  // Inside the root of the batch's standard deviation; above 0 in the dtype of the statistics.
+  TORCH_ARG(double, eps) = 1e-5;
   // Weight of the new value in the averages, in [0, 1]; 0 freezes them. Absent: a cumulative average, in
   // which all steps weigh the same.
   TORCH_ARG(Optional<double>, momentum) = 0.01;
