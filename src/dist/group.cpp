@@ -21,8 +21,10 @@ namespace renorm::dist {
 namespace {
 
 constexpr std::chrono::milliseconds kSignOfLife{1'000};
-// More than are ever under way at once. Their numbers are the tags of messages.
-constexpr int kMaxExchanges = 1 << 20;
+constexpr int kMaxExchanges = 1 << 20;  // more than are ever under way at once
+
+// c10d takes its connections in turn by the tag, so each of two processes sends on one of its own.
+int tag_of(int exchange, int sender) { return 2 * exchange + sender; }
 
 // Attempts to connect that fail are ordinary in a meeting, and c10d would log each. What matters is thrown
 // too.
@@ -136,7 +138,8 @@ Group::Wait Group::start_exchange(torch::Tensor tensor) {
   const Exchange exchange = place->second;
   engine_->expected.erase(place);
   std::vector<torch::Tensor> own = {tensor.view(-1)};
-  const c10::intrusive_ptr<c10d::Work> sent = engine_->gloo->send(own, 1 - rank(), exchange.tag);
+  const c10::intrusive_ptr<c10d::Work> sent =
+      engine_->gloo->send(own, 1 - rank(), tag_of(exchange.number, rank()));
   return [own = own[0], exchange, sent]() mutable {
     sent->wait();
     exchange.received->wait();
@@ -147,11 +150,12 @@ Group::Wait Group::start_exchange(torch::Tensor tensor) {
 
 void Group::expect_sum(const torch::Tensor& tensor) {
   if (size() != 2 || !engine_->gloo || engine_->expected.count(tensor.data_ptr()) > 0) return;
-  engine_->last_tag = (engine_->last_tag + 1) % kMaxExchanges;
-  const int tag = engine_->last_tag;
+  engine_->last_exchange = (engine_->last_exchange + 1) % kMaxExchanges;
+  const int number = engine_->last_exchange;
   std::vector<torch::Tensor> other = {torch::empty({tensor.numel()}, tensor.options().requires_grad(false))};
   try {
-    engine_->expected[tensor.data_ptr()] = {tag, other[0], engine_->gloo->recv(other, 1 - rank(), tag)};
+    engine_->expected[tensor.data_ptr()] = {
+        number, other[0], engine_->gloo->recv(other, 1 - rank(), tag_of(number, 1 - rank()))};
   } catch (const std::exception&) {
     throw_lost();
   }

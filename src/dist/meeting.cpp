@@ -279,7 +279,9 @@ bool Meeting::note_present(c10d::Store& store) {
 
 void Meeting::connect() {
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
-  options->devices.push_back(device_of(rendezvous_));
+  // A connection per device. Two processes have one in each direction: while a thread sends, it holds the
+  // lock of the connection, and Gloo's thread polls for that lock if something arrives on it.
+  options->devices.assign(launch_.size == 2 ? 2 : 1, device_of(rendezvous_));
   try {
     engine_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
         c10::make_intrusive<c10d::PrefixStore>("gloo", engine_->store), launch_.rank, launch_.size, options);

@@ -24,7 +24,7 @@ extern std::atomic<bool> thread_left_behind;
 
 // A sum of two processes: what the other one sends.
 struct Exchange {
-  int tag = 0;
+  int number = 0;
   torch::Tensor other;
   c10::intrusive_ptr<c10d::Work> received;
 };
@@ -46,7 +46,7 @@ struct Engine {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::vector<ProcessName> members;
   std::map<const void*, Exchange> expected;  // by the data of the tensor to be summed
-  int last_tag = 0;
+  int last_exchange = 0;
 };
 
 // The steps of a meeting. They run in a thread, because stores wait in ways that end neither at a timeout nor
