@@ -2,12 +2,13 @@
 import os
 import time
 
-from processes import WorkersTest, last_step, slurm_variables
+from processes import SMOOTH, WorkersTest, last_step, slurm_variables
 
 SIZE = 50
 STEPS = 100
 # Every record costs two more sums over all processes.
-SETTINGS = ["--workers", str(SIZE), "--minibatch", "2", "--steps", str(STEPS), "--log-every", "5", "--eval-every", "50"]
+SETTINGS = [*SMOOTH, "--workers", str(SIZE), "--minibatch", "2", "--steps", str(STEPS), "--log-every", "5",
+            "--eval-every", "50"]
 
 
 class FiftyTest(WorkersTest):

@@ -6,12 +6,11 @@ import signal
 import subprocess
 import time
 
-from processes import Launch, WorkersTest, last_step, saved_step, torchrun_variables, wait_for
+from processes import CURVE, Launch, WorkersTest, last_step, saved_step, torchrun_variables, wait_for
 
 HOSTS = ["machine-a", "machine-b"]
 ADDRESS = "10.99.0.{}"  # inside the two namespaces only
 TIMEOUT = 4  # --dist-timeout, in seconds
-CURVE = ["--steps", "100", "--log-every", "1", "--eval-every", "50"]
 ENDLESS = ["--steps", "100000", "--log-every", "1", "--eval-every", "100000", "--checkpoint-every", "10",
            "--dist-timeout", str(TIMEOUT)]
 

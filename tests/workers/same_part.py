@@ -1,7 +1,5 @@
 """Runs of 1, 2 and 4 processes end with the same losses and weights."""
-from processes import WorkersTest, free_port, needs_mpirun, records, slurm_variables, torchrun_variables
-
-CURVE = ["--steps", "100", "--log-every", "1", "--eval-every", "50"]
+from processes import CURVE, WorkersTest, free_port, needs_mpirun, records, slurm_variables, torchrun_variables
 
 
 class SameTest(WorkersTest):

@@ -1,10 +1,10 @@
 """Settings that change a step: the results of 1, 2 and 4 processes agree with them."""
-from processes import WorkersTest, slurm_variables
+from processes import SMOOTH, WorkersTest, slurm_variables
 
 
 class SettingsTest(WorkersTest):
     def check(self, *arguments):
-        settings = ["--steps", "100", "--log-every", "1", "--eval-every", "100", *arguments]
+        settings = [*SMOOTH, "--steps", "100", "--log-every", "1", "--eval-every", "100", *arguments]
         self.train(1, "one", *settings)
         for size in (2, 4):
             self.train(size, f"of-{size}", *settings, variables_of=lambda rank, size=size: slurm_variables(rank, size))
@@ -12,7 +12,7 @@ class SettingsTest(WorkersTest):
 
     def test_microbatches_and_clipped_gradients(self):
         """The limit is below the norms of half the steps."""
-        self.check("--microbatch", "4", "--clip-gradient", "0.3")
+        self.check("--microbatch", "4", "--clip-gradient", "0.13")
 
     def test_split_pairs_and_averaged_weights(self):
         self.check("--sampler", "labels:4x2", "--split-pairs", "--ema-decay", "0.9")

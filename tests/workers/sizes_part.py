@@ -1,7 +1,7 @@
 """Other numbers of processes evaluate and continue the same training."""
 import signal
 
-from processes import WorkersTest, last_step, records, saved_step, wait_for
+from processes import CURVE, WorkersTest, last_step, records, saved_step, wait_for
 
 
 class SizesTest(WorkersTest):
@@ -21,7 +21,7 @@ class SizesTest(WorkersTest):
     def test_another_size_continues(self):
         """A run that is continued with 4, 1 and 2 processes has the curve of a run of one."""
         # A checkpoint per step slows the steps down, so that a signal arrives in time.
-        settings = ["--steps", "100", "--log-every", "1", "--eval-every", "50", "--checkpoint-every", "1"]
+        settings = [*CURVE, "--checkpoint-every", "1"]
         one = self.whole(1, *settings)
         out = self.path("other")
         for size, step in ((2, 20), (4, 40), (1, 60)):
