@@ -55,7 +55,7 @@ pid_t start(const std::vector<std::string>& arguments, int log) {
 }  // namespace
 
 Child::Child(const std::vector<std::string>& arguments, const std::string& log) {
-  const Descriptor file(open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  const Descriptor file(open_file(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW));
   if (!file.valid()) throw OutputError(failure("write", log, errno));
   pid_ = start(arguments, file.get());
 }
@@ -84,13 +84,15 @@ bool Child::ended(int* exit_code) {
   return true;
 }
 
-std::string last_line(const std::string& log) {
+std::string last_line(const std::string& log) try {
   std::string last;
   for (const std::string& line : split(read_file(log, kMaxLog), '\n')) {
     if (!line.empty()) last = line;
   }
   constexpr const char* kPrefix = "renorm: ";
   return last.rfind(kPrefix, 0) == 0 ? last.substr(std::strlen(kPrefix)) : last;
+} catch (const MissingInputError&) {
+  return "";
 }
 
 }  // namespace renorm::experiments

@@ -12,8 +12,8 @@ namespace renorm::experiments {
 // SIGTERM if the parent dies. Its output is appended to a log.
 class Child {
  public:
-  // Runs this program with `arguments`. Throws OutputError if the log cannot be opened, IoError if no process
-  // can be started.
+  // Runs this program with `arguments`. Throws OutputError if the log cannot be opened or is a link, IoError
+  // if no process can be started.
   Child(const std::vector<std::string>& arguments, const std::string& log);
   ~Child();  // asks it to stop and waits
   Child(Child&& other) noexcept;
@@ -29,7 +29,7 @@ class Child {
   bool asked_ = false;
 };
 
-// The last line of a log that is not empty, without "renorm: "; "" if there is none.
+// The last line of a log that is not empty, without "renorm: "; "" if there is none, or no log.
 std::string last_line(const std::string& log);
 
 }  // namespace renorm::experiments

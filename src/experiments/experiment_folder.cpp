@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "base/errors.h"
@@ -10,14 +12,18 @@
 #include "base/foreign_folder.h"
 #include "base/text.h"
 #include "experiments/experiment.h"
+#include "experiments/gather.h"
 #include "experiments/reproduce.h"
+#include "train/run_folder.h"
 
 namespace renorm::experiments {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Files left by processes that were killed early.
 bool is_leftover(const std::string& name) {
-  return name == "lock" || name.find(".tmp.") != std::string::npos;
+  return name == kLockFile || name.find(".tmp.") != std::string::npos;
 }
 
 [[noreturn]] void refuse(const std::string& folder, const std::string& what, const std::string& stored,
@@ -25,6 +31,25 @@ bool is_leftover(const std::string& name) {
   throw UsageError(
       fmt::format("--out '{}' has another experiment, with {} {} instead of {}; choose another folder",
                   printable(folder), what, printable(stored), printable(wanted)));
+}
+
+void refuse_link(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return;
+  throw OutputError(
+      fmt::format("'{}' is a link, and the experiment would write through it; replace it, or link the whole "
+                  "folder instead",
+                  printable(path.string())));
+}
+
+void refuse_links_of_run(const fs::path& folder) {
+  refuse_link(folder.string() + ".log");
+  const train::RunPaths paths(folder.string());
+  for (const std::string& path :
+       {paths.config, paths.metrics, paths.summary, paths.checkpoints, paths.lock}) {
+    refuse_link(path);
+  }
+  for (const char* name : {kTrainingSetFile, kBatchStatisticsFile, kLongerFile}) refuse_link(folder / name);
 }
 
 void check_same(const record::Results& stored, const std::string& folder, const record::Results& wanted) {
@@ -79,6 +104,17 @@ void check_empty(const record::Results& stored, const std::string& folder) {
   throw UsageError(
       fmt::format("--out '{}' has results without their runs, which would be lost; choose another folder",
                   printable(folder)));
+}
+
+void check_no_links(const std::string& folder, const record::Results& results) {
+  for (const char* name : {kLockFile, kPreviewFile, kDataLog}) refuse_link(fs::path(folder) / name);
+  for (const record::Arm& arm : results.arms) {
+    for (const record::ArmRun& run : arm.runs) {
+      fs::path path = folder;
+      for (const fs::path& part : fs::path(run.folder)) refuse_link(path /= part);
+      refuse_links_of_run(path);
+    }
+  }
 }
 
 void merge_stored(const record::Results& stored, const std::string& folder, record::Results* wanted) {

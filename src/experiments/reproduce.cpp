@@ -89,8 +89,9 @@ class Session {
         check_empty(stored, request.folder);
       }
     }
+    check_no_links(request.folder, results_);
     make_writable_folder(request.folder);
-    lock_ = std::make_unique<train::FolderLock>(request.folder + "/lock");
+    lock_ = std::make_unique<train::FolderLock>(fmt::format("{}/{}", request.folder, kLockFile));
     results_.command = command_of(results_);
     save();
     add_jobs();
@@ -145,7 +146,7 @@ class Session {
   }
 
   void prepare(const std::vector<std::string>& words) {
-    const std::string log = request_.folder + "/data.log";
+    const std::string log = fmt::format("{}/{}", request_.folder, kDataLog);
     observer_.prepares(words[1]);
     Child child(words, log);
     int code = 0;

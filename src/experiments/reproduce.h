@@ -17,6 +17,9 @@ namespace renorm::experiments {
 
 constexpr const char* kResultsFile = "results.json";
 constexpr const char* kPreviewFile = "data.png";
+constexpr const char* kLockFile = "lock";
+// Output of the process that prepares data, deleted when it ends.
+constexpr const char* kDataLog = "data.tmp.log";
 // Of its bytes, so that a report with it has at most 5 MB.
 constexpr int64_t kMaxPreviewBytes = 600'000;
 
@@ -57,9 +60,9 @@ struct ReproduceRequest {
 // Continues what the folder has: finished runs are not repeated, unfinished ones resume, and arms and seeds
 // of the same experiment that were not requested this time stay in the results. Throws UsageError (the folder
 // has something else, another experiment, or results without their runs), DataError (its results.json is
-// damaged), OutputError before anything is run, Interrupted, and the error of the first run that failed:
-// after the others have finished or, if the disk or the command line is the cause, as soon as the others have
-// saved their state.
+// damaged), OutputError before anything is run, also for a link that writing would follow, Interrupted, and
+// the error of the first run that failed: after the others have finished or, if the disk or the command line
+// is the cause, as soon as the others have saved their state.
 record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer);
 
 }  // namespace renorm::experiments

@@ -12,9 +12,17 @@ secret="attack at dawn"
 echo "$secret" >"$work/secret.txt"
 secret64=$(base64 <"$work/secret.txt" | head -c 16)
 
-# An experiment of one arm without runs, as somebody would send it.
-run 0 reproduce --out "$work/made" --data strokes:classes=40,train=6,test=3,size=12 --model convnet:8/2,16/2 \
-  --steps 4 --jobs 1 --arms iid-batchnorm
+# experiment CODE DIR ARGUMENT...: an experiment of one arm.
+experiment() {
+  expected=$1
+  folder=$2
+  shift 2
+  run "$expected" reproduce --out "$folder" --data strokes:classes=40,train=6,test=3,size=12 \
+    --model convnet:8/2,16/2 --steps 4 --jobs 1 --arms iid-batchnorm "$@"
+}
+
+# The same without runs, as somebody would send it.
+experiment 0 "$work/made"
 mkdir "$work/sent"
 cp "$work/made/results.json" "$work/made/data.png" "$work/sent"
 
@@ -135,6 +143,33 @@ complains "'runs' is a symbolic link"
 cp -r "$work/made/runs" "$work/x/real"
 set_result folder real/iid-batchnorm/seed-1
 run 0 report "$work/x"
+
+# Links through which an experiment would write, before its first run and after. Its folder may be a link.
+ln -s made "$work/linked"
+experiment 0 "$work/linked"
+run 66 reproduce --out "$work/unstarted" --data "mnist:$work/nothing"
+arm=runs/iid-batchnorm
+for start in unstarted made; do
+  for name in lock data.png data.tmp.log runs $arm $arm/seed-2 $arm/seed-2.log $arm/seed-2/metrics.jsonl \
+    $arm/seed-2/training-set.json; do
+    rm -rf "$work/x" "$work/outside"
+    cp -r "$work/$start" "$work/x"
+    mkdir -p "$work/outside" "$(dirname "$work/x/$name")"
+    if [ -e "$work/x/$name" ]; then
+      mv "$work/x/$name" "$work/outside/target"
+    else
+      case $name in
+        runs | */iid-batchnorm | */seed-2) mkdir "$work/outside/target" ;;
+        *) echo "$secret" >"$work/outside/target" ;;
+      esac
+    fi
+    ln -s "$work/outside/target" "$work/x/$name"
+    before=$(state "$work/x")$(state "$work/outside")
+    experiment 73 "$work/x" --seeds 2
+    complains "'$work/x/$name' is a link"
+    [ "$before" = "$(state "$work/x")$(state "$work/outside")" ] || fail "$start: written in spite of a linked $name"
+  done
+done
 
 # The cache: only a folder of the user to which nobody else can write.
 spec=strokes:classes=5,train=4,test=2,size=12

@@ -276,6 +276,14 @@ TEST_F(Gather, TheLastLineOfALogIsWhatAProcessSaid) {
   EXPECT_EQ(last_line(path("log")), "no space left");
   put("empty", "");
   EXPECT_EQ(last_line(path("empty")), "");
+  EXPECT_EQ(last_line(path("deleted")), "");
+}
+
+TEST_F(Gather, ALogThatIsALinkIsNotFollowed) {
+  put("target", "own");
+  std::filesystem::create_symlink("target", path("log"));
+  EXPECT_THROW(Child({"--gtest_list_tests"}, path("log")), OutputError);
+  EXPECT_EQ(get("target"), "own");
 }
 
 }  // namespace
