@@ -71,13 +71,18 @@ void check_not_of_run(const std::string& path, const std::string& flag) {
                   printable(path), flag));
 }
 
+bool is_replaceable(const std::string& path,
+                    const std::function<bool(const std::string& bytes)>& is_earlier_output) {
+  std::error_code error;
+  if (!fs::exists(path, error) || fs::is_empty(path, error)) return true;
+  return is_readable_as(path, is_earlier_output);
+}
+
 void check_output(const std::string& path, const std::string& flag, bool force,
                   const std::function<bool(const std::string& bytes)>& is_earlier_output) {
   check_not_of_run(path, flag);
   check_writable(path);
-  std::error_code error;
-  if (force || !fs::exists(path, error) || fs::is_empty(path, error)) return;
-  if (is_readable_as(path, is_earlier_output)) return;
+  if (force || is_replaceable(path, is_earlier_output)) return;
   throw UsageError(fmt::format(
       "'{}' exists and is not an earlier output of this command; choose another {}, or replace it "
       "with --force",

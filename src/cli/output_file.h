@@ -10,9 +10,12 @@ namespace renorm::cli {
 // names the file in the message.
 void check_not_of_run(const std::string& path, const std::string& flag);
 
-// For a file that is replaced only if its bytes are an earlier output of the command, if it is empty, or by
-// --force; never if check_not_of_run() refuses it. Throws UsageError, and OutputError unless the file can be
-// written now.
+// Whether a command replaces `path` without --force: it is absent, empty, or an earlier output.
+bool is_replaceable(const std::string& path,
+                    const std::function<bool(const std::string& bytes)>& is_earlier_output);
+
+// For a file that is replaced only if is_replaceable(), or by --force; never if check_not_of_run() refuses
+// it. Throws UsageError, and OutputError unless the file can be written now.
 void check_output(const std::string& path, const std::string& flag, bool force,
                   const std::function<bool(const std::string& bytes)>& is_earlier_output);
 

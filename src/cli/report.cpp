@@ -180,7 +180,7 @@ std::string page_of(const std::vector<std::string>& folders) {
 std::string file_of(const ReportOptions& options) {
   if (!options.out.empty()) return options.out;
   const bool compares = options.folders.size() > 1 && holds_experiment(options.folders.front());
-  return fmt::format("{}/{}", options.folders.front(), compares ? "comparison.html" : "report.html");
+  return fmt::format("{}/{}", options.folders.front(), compares ? "comparison.html" : kReportFile);
 }
 
 void run(const ReportOptions& options) {

@@ -7,18 +7,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/errors.h"
+#include "base/files.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "base/timing.h"
 #include "cli/commands.h"
+#include "cli/contact_sheet.h"
 #include "cli/help.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/stop_signals.h"
@@ -26,6 +31,7 @@
 #include "dist/launch.h"
 #include "experiments/kinds.h"
 #include "record/results.h"
+#include "report/report.h"
 
 namespace renorm::cli {
 namespace {
@@ -239,6 +245,26 @@ void check(const ReproduceOptions& options) {
   }
 }
 
+// Throws UsageError if a file of the user has the name of an output, OutputError if an output cannot be
+// written. Links are left to experiments::reproduce().
+void check_outputs(const std::string& folder) {
+  struct Output {
+    const char* name;
+    bool (*is_earlier_output)(const std::string& bytes);
+  };
+  for (const Output& output :
+       {Output{experiments::kPreviewFile, is_contact_sheet}, Output{kReportFile, report::is_report}}) {
+    const std::string path = fmt::format("{}/{}", folder, output.name);
+    std::error_code error;
+    if (!std::filesystem::exists(path, error) || std::filesystem::is_symlink(path, error)) continue;
+    check_writable(path);
+    if (is_replaceable(path, output.is_earlier_output)) continue;
+    throw UsageError(fmt::format(
+        "'{}' exists and is not an earlier output of this command; move it, or choose another --out",
+        printable(path)));
+  }
+}
+
 void print_results(const record::Results& results, const std::string& folder, const std::string& report) {
   const int columns = std::clamp(terminal_columns(STDOUT_FILENO, kDefaultColumns), kMinColumns, kMaxColumns);
   fmt::print("{}\n\n{}\n", results.title, results_table(results));
@@ -264,6 +290,7 @@ void run(ReproduceOptions options) {
   request.folder = folder_of(options);
   request.jobs =
       options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  check_outputs(request.folder);
   const StopSignals signals("");  // the view reports it above its table
   request.stop = signals.requested();
   record::Results results;
@@ -271,7 +298,7 @@ void run(ReproduceOptions options) {
     ReproduceView view;
     results = experiments::reproduce(request, view);
   }
-  const std::string report = request.folder + "/report.html";
+  const std::string report = fmt::format("{}/{}", request.folder, kReportFile);
   write_report(results, request.folder, report, Links::kReplace);
   if (options.json) {
     fmt::print("{}", to_json(results));

@@ -135,10 +135,9 @@ class Session {
 
   // Draws the contact sheet, and puts generated data into the cache before several processes need them.
   void prepare_data() {
-    // The folder is this process's own, but its contact sheet may be one without a mark.
     const std::string preview = fmt::format("{}/{}", request_.folder, kPreviewFile);
-    prepare({"data", results_.data, "--preview", preview, "--preview-bytes", std::to_string(kMaxPreviewBytes),
-             "--force"});
+    prepare(
+        {"data", results_.data, "--preview", preview, "--preview-bytes", std::to_string(kMaxPreviewBytes)});
     std::set<std::string> prepared = {results_.data};
     for (const Arm& arm : request_.experiment.arms) {
       if (prepared.insert(arm.config.data).second) prepare({"data", arm.config.data});

@@ -59,10 +59,10 @@ struct ReproduceRequest {
 
 // Continues what the folder has: finished runs are not repeated, unfinished ones resume, and arms and seeds
 // of the same experiment that were not requested this time stay in the results. Throws UsageError (the folder
-// has something else, another experiment, or results without their runs), DataError (its results.json is
-// damaged), OutputError before anything is run, also for a link that writing would follow, Interrupted, and
-// the error of the first run that failed: after the others have finished or, if the disk or the command line
-// is the cause, as soon as the others have saved their state.
+// has something else, another experiment, results without their runs, or a data.png that is no contact
+// sheet), DataError (its results.json is damaged), OutputError before anything is run, also for a link that
+// writing would follow, Interrupted, and the error of the first run that failed: after the others have
+// finished or, if the disk or the command line is the cause, as soon as the others have saved their state.
 record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer);
 
 }  // namespace renorm::experiments

@@ -69,13 +69,32 @@ run 2 export "$work/run" --to "$work/run/checkpoints/last/model.safetensors" --f
 complains "belongs to the run in"
 
 # The results of an experiment.
-run 0 reproduce --out "$work/a" --data $data --model convnet:8/2 --steps 2 --arms iid-batchnorm
+experiment="reproduce --out $work/a --data $data --model convnet:8/2 --steps 2 --arms iid-batchnorm"
+# shellcheck disable=SC2086  # several words
+run 0 $experiment
 for command in eval report data; do
   cp "$work/a/results.json" "$work/results.before"
   to 2 "$work/a/results.json" --force
   complains "has the results of an experiment"
   cmp -s "$work/a/results.json" "$work/results.before" || fail "$command replaced the results of an experiment"
 done
+
+# It replaces its own files only.
+echo precious >"$work/a/data.log"
+for file in data.png report.html; do
+  cp "$work/a/$file" "$work/earlier"
+  echo precious >"$work/a/$file"
+  before=$(state "$work/a")
+  # shellcheck disable=SC2086
+  run 2 $experiment
+  complains "'$work/a/$file' exists and is not an earlier output of this command"
+  [ "$before" = "$(state "$work/a")" ] || fail "reproduce changed a folder with another $file"
+  : >"$work/a/$file"
+  # shellcheck disable=SC2086
+  run 0 $experiment
+  cmp -s "$work/a/$file" "$work/earlier" || fail "reproduce did not replace an empty $file"
+done
+[ "$(cat "$work/a/data.log")" = precious ] || fail "reproduce changed a file that it did not write"
 
 # A damaged newest checkpoint is named, and so is the step that is used.
 : >"$work/run/checkpoints/step-000000006/model.safetensors"
