@@ -293,12 +293,14 @@ void run(ReproduceOptions options) {
   check_outputs(request.folder);
   const StopSignals signals("");  // the view reports it above its table
   request.stop = signals.requested();
-  record::Results results;
+  experiments::Reproduced reproduced;
   {
     ReproduceView view;
-    results = experiments::reproduce(request, view);
+    reproduced = experiments::reproduce(request, view);
   }
+  const record::Results& results = reproduced.results;
   const std::string report = fmt::format("{}/{}", request.folder, kReportFile);
+  reproduced.lock->check();
   write_report(results, request.folder, report, Links::kReplace);
   if (options.json) {
     fmt::print("{}", to_json(results));

@@ -97,7 +97,7 @@ class Session {
     add_jobs();
   }
 
-  record::Results run() {
+  Reproduced run() {
     prepare_data();
     watch_ = {};
     steps_before_ = steps_done();
@@ -108,6 +108,7 @@ class Session {
     observer_.begins(runs, runs - static_cast<int64_t>(waiting_.size()));
     while (!waiting_.empty() || !running_.empty()) {
       check_stop();
+      lock_->check();
       while (!waiting_.empty() && running_.size() < static_cast<size_t>(request_.jobs)) start_next();
       std::this_thread::sleep_for(kPause);
       collect();
@@ -115,7 +116,7 @@ class Session {
     }
     save();
     if (failure_) throw_for_exit_code(failure_->first, failure_->second);
-    return results_;
+    return {std::move(results_), std::move(lock_)};
   }
 
  private:
@@ -153,6 +154,7 @@ class Session {
       check_stop();
       std::this_thread::sleep_for(kPause);
     }
+    lock_->check();
     const std::string problem = code == 0 ? "" : explained(code, log);
     std::filesystem::remove(log);
     if (code != 0) throw_for_exit_code(code, problem);
@@ -185,6 +187,7 @@ class Session {
   }
 
   void finish_part(size_t index, int code) {
+    lock_->check();  // the log and the figures may be those of another experiment
     Job& job = jobs_[index];
     if (code != 0) return fail(job, code);
     job.progress = progress_of(*job.arm, job.folder);
@@ -300,7 +303,7 @@ class Session {
 
 }  // namespace
 
-record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer) {
+Reproduced reproduce(const ReproduceRequest& request, ReproduceObserver& observer) {
   return Session(request, observer).run();
 }
 

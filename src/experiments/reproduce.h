@@ -7,11 +7,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "experiments/experiment.h"
 #include "record/results.h"
+#include "train/run_folder.h"
 
 namespace renorm::experiments {
 
@@ -57,12 +59,18 @@ struct ReproduceRequest {
   const std::atomic<bool>* stop = nullptr;  // once true: all runs save their state, then Interrupted
 };
 
+struct Reproduced {
+  record::Results results;
+  std::unique_ptr<train::FolderLock> lock;  // of the folder, still held
+};
+
 // Continues what the folder has: finished runs are not repeated, unfinished ones resume, and arms and seeds
 // of the same experiment that were not requested this time stay in the results. Throws UsageError (the folder
 // has something else, another experiment, results without their runs, or a data.png that is no contact
 // sheet), DataError (its results.json is damaged), OutputError before anything is run, also for a link that
-// writing would follow, Interrupted, and the error of the first run that failed: after the others have
-// finished or, if the disk or the command line is the cause, as soon as the others have saved their state.
-record::Results reproduce(const ReproduceRequest& request, ReproduceObserver& observer);
+// writing would follow, IoError as soon as another process has deleted or replaced the folder, Interrupted,
+// and the error of the first run that failed: after the others have finished or, if the disk or the command
+// line is the cause, as soon as the others have saved their state.
+Reproduced reproduce(const ReproduceRequest& request, ReproduceObserver& observer);
 
 }  // namespace renorm::experiments

@@ -100,6 +100,20 @@ flock -n "$work/c/runs/iid-renorm/seed-1/lock" true || fail "a child is left aft
 for arm in iid-batchnorm iid-renorm; do
   [ -e "$work/c/runs/$arm/seed-1/checkpoints/last" ] || fail "$arm did not save itself after SIGTERM"
 done
+# Another experiment in its place: it ends, and leaves the other as it is.
+"$renorm" reproduce --out "$work/g" --data strokes:classes=40,train=6,test=3,size=12 --model convnet:8/2,16/2 \
+  --steps 100000 --jobs 2 >"$work/out" 2>"$work/err" &
+victim=$!
+for arm in iid-batchnorm iid-renorm; do wait_for test -s "$work/g/runs/$arm/seed-1/metrics.jsonl"; done
+mv "$work/g" "$work/moved"
+cp -r "$work/a" "$work/g"
+wait $victim
+code=$?
+[ $code -eq 74 ] || fail "exit code $code in a replaced folder instead of 74"
+complains "renorm: '$work/g/lock' was deleted or replaced by another process"
+[ "$(state "$work/a")" = "$(state "$work/g")" ] || fail "another experiment was changed"
+flock -n "$work/moved/runs/iid-renorm/seed-1/lock" true || fail "a child is left in a replaced folder"
+
 # A report of an unfinished experiment.
 run 0 report "$work/c"
 grep -q "</html>" "$work/c/report.html" || fail "no report of an unfinished experiment"
