@@ -1,6 +1,7 @@
 """Models of `renorm train` and `renorm export` as PyTorch modules."""
 import hashlib
 import math
+import os
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from .model import layers
 
 _MODEL, _AVERAGE, _STATE, _SUMS = "model.safetensors", "average.safetensors", "state.json", "SHA256SUMS"
 _SUM_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_-][A-Za-z0-9._-]*)")
+_STEP = re.compile(r"step-(\d{1,15})")
 _NORMS = ("renorm", "batchnorm", "native", "groupnorm")
 _CHANNELS_PER_GROUP = 16
 _MAX_SIDE = 4096
@@ -167,7 +169,7 @@ class _Checkpoints:
 
     def read(self, step: int) -> Dict[str, bytes]:
         """The files of a checkpoint, compared with their checksums. Raises ValueError."""
-        folder = self.folder / f"step-{step:09}"
+        folder = self.path_of(step)
         files: Dict[str, bytes] = {}
         try:
             lines = (folder / _SUMS).read_bytes().decode("ascii", "replace").splitlines()
@@ -186,9 +188,20 @@ class _Checkpoints:
                 raise ValueError(f"{folder / name}: not listed in {_SUMS}")
         return files
 
+    def path_of(self, step: int) -> Path:
+        return self.folder / f"step-{step:09}"
+
+    def missing(self) -> List[str]:
+        """A sentence if the link `last` names a checkpoint that is newer than all and gone."""
+        link = self.folder / "last"
+        match = _STEP.fullmatch(os.readlink(link)) if link.is_symlink() else None
+        if match is None or int(match.group(1)) <= max(self.steps, default=-1):
+            return []
+        return [f"'{self.path_of(int(match.group(1)))}' is missing"]
+
     def newest(self) -> Tuple[int, Dict[str, bytes]]:
-        """The newest valid one. Newer ones that are damaged give a warning."""
-        refused = []
+        """The newest valid one. Newer ones that are damaged or missing give a warning."""
+        refused = self.missing()
         for step in reversed(self.steps):
             try:
                 files = self.read(step)
@@ -203,11 +216,11 @@ class _Checkpoints:
 
     def find(self, name: str) -> Tuple[Path, Dict[str, bytes]]:
         """The files of "last", "best" or "step-N"."""
-        match = re.fullmatch(r"step-(\d{1,15})", name)
+        match = _STEP.fullmatch(name)
         if match is None:
             step, files = self.newest()
             if name == "best":
-                best = _state_of(files, self.folder / f"step-{step:09}").value.get("best")
+                best = _state_of(files, self.path_of(step)).value.get("best")
                 step = best.get("step", -1) if isinstance(best, dict) else -1
         else:
             step, files = int(match.group(1)), {}
@@ -216,7 +229,7 @@ class _Checkpoints:
             raise FileNotFoundError(f"'{self.folder}' has no checkpoint '{name}'; its steps are {known}")
         if name != "last":
             files = self.read(step)
-        return self.folder / f"step-{step:09}", files
+        return self.path_of(step), files
 
 
 def _state_of(files: Dict[str, bytes], folder: Path) -> _Fields:
@@ -340,7 +353,7 @@ def load_run(path: Union[str, Path], *, checkpoint: str = "last", averaged: bool
     """
     path = Path(path)
     if path.is_dir():
-        if checkpoint not in ("last", "best") and re.fullmatch(r"step-\d{1,15}", checkpoint) is None:
+        if checkpoint not in ("last", "best") and _STEP.fullmatch(checkpoint) is None:
             raise ValueError(f"renorm.load_run: checkpoint must be 'last', 'best' or 'step-N', got {checkpoint!r}")
         card, norm, tensors, file, size = _from_run(path, checkpoint, averaged)
     else:

@@ -178,7 +178,16 @@ class SmallNets(CommandCase):
         self.assertEqual(model.card.config["model"], "convnet:8")
         with self.assertRaisesRegex(FileNotFoundError, "has no checkpoint 'step-9'; its steps are 1, 2, 3, 4"):
             renorm.load_run(run, checkpoint="step-9")
+        self.check_missing(run)
         self.check_damage(run)
+
+    def check_missing(self, run):
+        newest = run / "checkpoints" / "step-000000004"
+        newest.rename(run / "elsewhere")
+        with self.assertWarns(UserWarning) as caught:
+            self.assertEqual(renorm.load_run(run).card.step, 3)
+        self.assertIn("step-000000004' is missing; using step 3", str(caught.warning))
+        (run / "elsewhere").rename(newest)
 
     def check_damage(self, run):
         newest = run / "checkpoints" / "step-000000004"
