@@ -84,6 +84,7 @@ struct Examined {
   std::string spec;
   std::vector<std::string> classes;
   std::shared_ptr<const data::Split> split;
+  int64_t minibatch = 0;  // images, with batch statistics
 };
 
 const std::shared_ptr<const data::Split>& split_of(const data::Dataset& dataset, const EvalOptions& options) {
@@ -114,7 +115,12 @@ void check_same_names(const data::Description& other, const data::Description& o
   }
 }
 
+data::SamplerSpec sampler_of(const EvalOptions& options) {
+  return data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
+}
+
 Examined examined(const train::OpenedRun& run, const EvalOptions& options, const data::OpenOptions& open) {
+  const data::SamplerSpec sampler = sampler_of(options);  // may be invalid, and the data may be large
   const data::Description& own = run.state.data;
   train::Config config = run.state.config;
   if (!options.data.empty()) {
@@ -135,18 +141,14 @@ Examined examined(const train::OpenedRun& run, const EvalOptions& options, const
     split = restandardized(split, about, own);
   }
   if (options.extra_rows > 0) split = lengthened(split, options.extra_rows);
-  return {about.spec, about.classes, split};
+  return {about.spec, about.classes, split,
+          train::statistics_minibatch(*split, sampler, run.state.config.minibatch)};
 }
 
-data::SamplerSpec sampler_of(const EvalOptions& options) {
-  return data::parse_sampler(options.sampler.empty() ? "iid" : options.sampler);
-}
-
-void check_minibatch(const train::RunState& run, const data::SamplerSpec& sampler) {
+void check_minibatch(const train::RunState& run, const data::SamplerSpec& sampler, int64_t size) {
   if (run.config.norm == train::NormKind::kGroupnorm) {
     throw UsageError("--batch-statistics has no effect on group normalization; leave it out");
   }
-  const int64_t size = sampler.minibatch() > 0 ? sampler.minibatch() : run.config.minibatch;
   if (train::can_normalize(run.config, run.data, size)) return;
   throw UsageError(fmt::format(
       "--batch-statistics needs minibatches of at least 2 images with the model {}, got {} "
@@ -165,7 +167,7 @@ Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& opt
   const auto evaluate = [&] {
     if (!options.batch_statistics) return train::evaluate(*run.model, *data.split, classes);
     return train::evaluate_with_batch_statistics(*run.model, *data.split, classes, sampler_of(options),
-                                                 run.state.config.minibatch, options.seed);
+                                                 data.minibatch, options.seed);
   };
   Scores scores;
   scores.raw = evaluate();
@@ -178,10 +180,10 @@ Scores score(train::OpenedRun& run, const Examined& data, const EvalOptions& opt
   return scores;
 }
 
-std::string sampler_text(const train::OpenedRun& run, const EvalOptions& options) {
+std::string sampler_text(const Examined& data, const EvalOptions& options) {
   const data::SamplerSpec sampler = sampler_of(options);
   const bool any_size = sampler.minibatch() == 0;
-  return data::to_string(sampler) + (any_size ? fmt::format(" x {}", run.state.config.minibatch) : "");
+  return data::to_string(sampler) + (any_size ? fmt::format(" x {}", data.minibatch) : "");
 }
 
 void print_scores(const train::OpenedRun& run, const Examined& data, const Scores& scores,
@@ -192,7 +194,7 @@ void print_scores(const train::OpenedRun& run, const Examined& data, const Score
       scores.averaged.skipped == 0 ? "" : fmt::format("; {} more are unreadable", scores.averaged.skipped));
   if (options.extra_rows > 0) fmt::print("each image with {} more rows\n", options.extra_rows);
   if (options.batch_statistics) {
-    fmt::print("each minibatch ({}) normalized with its own statistics\n", sampler_text(run, options));
+    fmt::print("each minibatch ({}) normalized with its own statistics\n", sampler_text(data, options));
   }
   std::vector<std::vector<std::string>> rows = {{"", "accuracy", "loss"}};
   const auto add = [&rows](const char* name, const train::Evaluation& evaluation) {
@@ -232,7 +234,7 @@ record::EvalResult result_of(const train::OpenedRun& run, const Examined& data, 
   result.averaged = {scores.averaged.accuracy(), scores.averaged.loss};
   result.raw = {scores.raw.accuracy(), scores.raw.loss};
   result.batch_statistics = options.batch_statistics;
-  if (options.batch_statistics) result.sampler = sampler_text(run, options);
+  if (options.batch_statistics) result.sampler = sampler_text(data, options);
   if (options.extra_rows > 0) result.extra_rows = options.extra_rows;
   for (size_t label = 0; label < data.classes.size(); ++label) {
     result.per_class.push_back({data.classes[label], scores.averaged.class_images[label],
@@ -290,8 +292,8 @@ void run(const EvalOptions& options) {
     throw UsageError(fmt::format("--extra-rows needs a model that reads rows, lstm; the run has {}",
                                  printable(run.state.config.model)));
   }
-  if (options.batch_statistics) check_minibatch(run.state, sampler_of(options));
   const Examined data = examined(run, options, open);
+  if (options.batch_statistics) check_minibatch(run.state, sampler_of(options), data.minibatch);
   progress.show("evaluating");
   if (run.state.config.objective == train::Objective::kMetric) return print_recall(run, data, options);
   const Scores scores = score(run, data, options);

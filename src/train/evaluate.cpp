@@ -241,11 +241,16 @@ Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t
   return summed(batches, classes);
 }
 
+int64_t statistics_minibatch(const data::Split& split, const data::SamplerSpec& sampler, int64_t minibatch) {
+  if (sampler.minibatch() > 0) return sampler.minibatch();
+  return std::min(minibatch, std::max<int64_t>(1, split.size()));
+}
+
 Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data::Split& split,
                                           int64_t classes, const data::SamplerSpec& sampler,
                                           int64_t minibatch, uint64_t seed) {
   const torch::NoGradGuard no_grad;
-  const int64_t size = sampler.minibatch() > 0 ? sampler.minibatch() : minibatch;
+  const int64_t size = statistics_minibatch(split, sampler, minibatch);
   data::StepShape shape;
   shape.workers = 1;
   shape.minibatch = size;

@@ -59,9 +59,13 @@ torch::Tensor logits_of(models::Classifier& model, const torch::Tensor& images, 
 Evaluation evaluate(models::Classifier& model, const data::Split& split, int64_t classes,
                     dist::Group* group = nullptr);
 
+// Images per minibatch: as many as the sampler fixes (labels, blocks), otherwise `minibatch`, but at most all
+// of the split.
+int64_t statistics_minibatch(const data::Split& split, const data::SamplerSpec& sampler, int64_t minibatch);
+
 // The paper's training-mode evaluation: each minibatch of the sampler is normalized with its own statistics,
-// and no average changes. As many minibatches as cover the split once, rounded up. `minibatch` has no effect
-// for a sampler with minibatches of fixed size (labels, blocks). Throws as data::Sampler does.
+// and no average changes. As many minibatches of statistics_minibatch() as cover the split once, rounded up.
+// Throws as data::Sampler does.
 Evaluation evaluate_with_batch_statistics(models::Classifier& model, const data::Split& split,
                                           int64_t classes, const data::SamplerSpec& sampler,
                                           int64_t minibatch, uint64_t seed);

@@ -271,6 +271,17 @@ TEST_F(EvaluateTest, IidMinibatchesCoverTheSplitOnceRoundedUp) {
   EXPECT_NE(evaluate_with_batch_statistics(model, split, kClasses, {}, 10, 8).loss, result.loss);
 }
 
+// A stored minibatch may have any size.
+TEST_F(EvaluateTest, AMinibatchHasNoMoreImagesThanTheSplit) {
+  const TinySplit split(torch::randn({23, kClasses, 1, 1}), std::vector<int64_t>(23, 1));
+  EXPECT_EQ(statistics_minibatch(split, {}, 10), 10);
+  EXPECT_EQ(statistics_minibatch(split, {}, int64_t{1} << 20), 23);
+  EXPECT_EQ(statistics_minibatch(split, labels_spec(2, 4), 10), 8);
+  Echo model;
+  EXPECT_EQ(evaluate_with_batch_statistics(model, split, kClasses, {}, int64_t{1} << 20, 7).images, 23);
+  EXPECT_EQ(model.batches, std::vector<int64_t>{23});
+}
+
 TEST_F(EvaluateTest, SamplerThatTheSplitCannotServeIsRefused) {
   Echo model;
   EXPECT_THROW(evaluate_with_batch_statistics(model, random_split(8), kClasses, labels_spec(2, 3), 0, 1),
