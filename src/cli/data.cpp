@@ -219,7 +219,9 @@ class Checker {
   std::vector<size_t> hashes_;  // of the files' bytes; 0: bad image
 };
 
-void print_notes(const data::FolderIndex& index, const Checker& checker) {
+void print_notes(const std::string& spec, const data::FolderIndex& index, const Checker& checker) {
+  const std::string one_class = data::one_class_note(spec, index.classes);
+  if (!one_class.empty()) print_line("note", one_class);
   const std::vector<int64_t> counts =
       data::images_per_class(index.val.labels(), static_cast<int64_t>(index.classes.size()));
   std::vector<std::string> empty;
@@ -236,7 +238,7 @@ void print_check(const DataOptions& options, const data::FolderIndex& index, int
   Checker checker(index);
   int64_t bad = 0;
   const std::vector<std::string> faults = checker.find_faults(threads);
-  print_notes(index, checker);
+  print_notes(options.spec, index, checker);
   for (const std::string& fault : faults) {
     if (fault.empty()) continue;
     ++bad;

@@ -293,6 +293,8 @@ void run(const EvalOptions& options) {
                                  printable(run.state.config.model)));
   }
   const Examined data = examined(run, options, open);
+  const std::string note = data::one_class_note(data.spec, data.classes);
+  if (!note.empty()) progress.print("note: " + note);
   if (options.batch_statistics) check_minibatch(run.state, sampler_of(options), data.minibatch);
   progress.show("evaluating");
   if (run.state.config.objective == train::Objective::kMetric) return print_recall(run, data, options);

@@ -42,6 +42,11 @@ std::vector<std::string> shown_classes(const std::vector<std::string>& names, co
   return shown;
 }
 
+std::string one_class_note(const std::string& spec, const std::vector<std::string>& classes) {
+  if (classes.size() > 1) return "";
+  return fmt::format("the data '{}' has one class only, so every prediction is right", printable(spec));
+}
+
 std::string fingerprint_of(const std::vector<int64_t>& train, const std::vector<int64_t>& test,
                            const std::string& names) {
   std::string bytes;

@@ -33,6 +33,9 @@ struct Description {
 // two are the same nevertheless.
 std::vector<std::string> shown_classes(const std::vector<std::string>& names, const std::string& where);
 
+// A sentence to note if there is one class only, otherwise "".
+std::string one_class_note(const std::string& spec, const std::vector<std::string>& classes);
+
 // Of the labels of both splits and of the images' names, one after the other; `names` may be empty.
 std::string fingerprint_of(const std::vector<int64_t>& train, const std::vector<int64_t>& test,
                            const std::string& names);

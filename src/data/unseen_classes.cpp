@@ -54,10 +54,15 @@ Dataset with_unseen_classes(Dataset dataset, int64_t unseen) {
   std::vector<std::string>& classes = dataset.description.classes;
   const auto all = static_cast<int64_t>(classes.size());
   const int64_t seen = all - unseen;
+  if (all < 3) {
+    throw UsageError(
+        fmt::format("--objective metric needs at least 3 classes, 2 to train on and 1 unseen; {} has {}",
+                    printable(dataset.description.spec), all));
+  }
   if (unseen < 1 || seen < 2) {
     throw UsageError(
         fmt::format("--unseen must be from 1 to {}, so that 2 of the {} classes of {} are trained on, got {}",
-                    std::max<int64_t>(all - 2, 1), all, printable(dataset.description.spec), unseen));
+                    all - 2, all, printable(dataset.description.spec), unseen));
   }
   check_images(*dataset.test, classes, seen);
   const bool same = dataset.train == dataset.plain_train;

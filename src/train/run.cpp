@@ -222,9 +222,8 @@ class Session {
   }
 
   void warn_of_one_class(const data::Description& data) {
-    if (data.classes.size() > 1) return;
-    observer_.note(
-        fmt::format("the data '{}' has one class only, so every prediction is right", printable(data.spec)));
+    const std::string note = data::one_class_note(data.spec, data.classes);
+    if (!note.empty()) observer_.note(note);
   }
 
   // Rank 0 has the checkpoint or the initial weights, and sends them to the others.

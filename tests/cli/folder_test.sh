@@ -149,6 +149,21 @@ trains 65 --data "folder:$bad" --out "$work/many" --on-bad-image skip --steps 50
 complains "11 of the 18 training images were found bad, more than the 10 that are skipped"
 complains "renorm data folder:$bad --check"
 
+# One class: a note where every prediction is right, and an error where more are needed.
+single=$work/single
+make images "$single/train/ant" 8
+make images "$single/val/ant" 4
+note="the data 'folder:$single' has one class only, so every prediction is right"
+checks 0 "folder:$single" --check
+prints "note       $note"
+trains 0 --data "folder:$single" --out "$work/one-class" --steps 1
+complains "note: $note"
+run 0 eval "$work/one-class"
+prints "100.00 %"
+complains "note: $note"
+trains 2 --data "folder:$single" --out "$work/metric" --objective metric --steps 1
+complains "--objective metric needs at least 3 classes, 2 to train on and 1 unseen; folder:$single has 1"
+
 # Folders that make no sense.
 cp -r "$good" "$work/empty"
 mkdir "$work/empty/train/cow"

@@ -105,6 +105,10 @@ TEST(UnseenClasses, NeedImages) {
   EXPECT_EQ(problem(four_classes(), 3),
             "--unseen must be from 1 to 2, so that 2 of the 4 classes of tiny are trained on, got 3");
   EXPECT_NE(problem(four_classes(), 0).find("--unseen must be from 1 to 2"), std::string::npos);
+  data::Dataset two = four_classes();
+  two.description.classes.resize(2);
+  EXPECT_EQ(problem(two, 1),
+            "--objective metric needs at least 3 classes, 2 to train on and 1 unseen; tiny has 2");
   data::Dataset few = four_classes();
   few.test = std::make_shared<TinySplit>(torch::zeros({3, 1, 8, 8}), std::vector<int64_t>{2, 2, 3});
   EXPECT_NE(problem(few, 1).find("'d' has 1"), std::string::npos) << problem(few, 1);
