@@ -285,8 +285,9 @@ void run(const EvalOptions& options) {
     progress.show(fmt::format("making data: {} of {} images", done, total));
   };
   train::OpenedRun run = train::open_run(options.run, options.checkpoint);
-  for (const std::string& note : run.notes) progress.print("note: " + note);
   train::use_threads(options.threads > 0 ? options.threads : run.state.config.threads);
+  train::choose_dtype(&run);
+  for (const std::string& note : run.notes) progress.print("note: " + note);
   if (options.probe_decoys) return print_decoy_probe(run, options.run, options.seed, open);
   if (options.extra_rows > 0 && split_spec(run.state.config.model).first != "lstm") {
     throw UsageError(fmt::format("--extra-rows needs a model that reads rows, lstm; the run has {}",

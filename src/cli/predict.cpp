@@ -243,13 +243,20 @@ void check(const PredictOptions& options) {
   check_threads(options.threads);
 }
 
+// `run` is that of the model, null if it comes from a file.
+void prepare(train::OpenedRun* run, int threads) {
+  if (threads == 0 && run != nullptr) threads = train::at_most_cpus(run->state.config.threads);
+  train::use_threads(threads > 0 ? threads : at::get_num_threads());
+  if (run == nullptr) return;
+  train::choose_dtype(run);
+  for (const std::string& note : run->notes) Progress().print("note: " + note);
+}
+
 void run(const PredictOptions& options) {
   check(options);
   const torch::NoGradGuard no_grad;
   exporting::ReadyModel model = exporting::open_model(options.model, options.open);
-  for (const std::string& note : model.notes) Progress().print("note: " + note);
-  const int threads = options.threads > 0 ? options.threads : train::at_most_cpus(model.threads);
-  train::use_threads(threads > 0 ? threads : at::get_num_threads());
+  prepare(model.run.get(), options.threads);
   const ImageInput input(model.card.input);
   Complaints complaints;
   Json images = Json::array();

@@ -160,8 +160,7 @@ ReadyModel model_of_run(const std::string& folder, const std::string& checkpoint
   ready.card = card_of(loaded->run, averaged ? "averaged" : "raw", /*folded=*/false,
                        version == loaded->run.state.versions.end() ? "" : version->second);
   ready.parameters = count_parameters(*loaded->run.model);
-  ready.threads = loaded->run.state.config.threads;
-  ready.notes = loaded->run.notes;
+  ready.run = std::shared_ptr<train::OpenedRun>(loaded, &loaded->run);
   ready.logits = [loaded](const torch::Tensor& images) { return loaded->run.model->forward(images); };
   return ready;
 }

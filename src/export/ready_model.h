@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,7 @@ std::string encode_model(const models::Classifier& model, const ModelCard& card,
 struct ReadyModel {
   ModelCard card;
   int64_t parameters = 0;
-  int threads = 0;                 // of the run that the model comes from; 0: it comes from a file
-  std::vector<std::string> notes;  // on damaged checkpoints of the run, see train::OpenedRun
+  std::shared_ptr<train::OpenedRun> run;  // that the model comes from, with its weights; null: from a file
   // Float images [n, channels, height, width] -> logits [n, classes]. Throws DataError.
   std::function<torch::Tensor(const torch::Tensor&)> logits;
 };

@@ -21,16 +21,24 @@ const char* remedy(DtypeFrom from) {
          "set";
 }
 
+std::string sentence_on(const models::BFloat16Cost& cost) {
+  return fmt::format("bfloat16 convolutions {} on this machine", cost.words());
+}
+
 }  // namespace
 
 std::string judge_bfloat16(const models::BFloat16Cost& cost, DtypeFrom from, bool is_forced) {
   if (cost.is_useful()) return "";
-  const std::string sentence = fmt::format("bfloat16 convolutions {} on this machine", cost.words());
+  const std::string sentence = sentence_on(cost);
   if (!cost.is_available) throw UsageError(fmt::format("{}; {}", sentence, remedy(from)));
   if (from == DtypeFrom::kSettings && !is_forced) {
     throw UsageError(sentence + "; leave out --dtype bf16, or add --force-bf16");
   }
   return sentence;
+}
+
+std::string float_instead(const models::BFloat16Cost& cost) {
+  return cost.is_useful() ? "" : sentence_on(cost) + "; the run is evaluated in float";
 }
 
 }  // namespace renorm::train

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "models/bfloat16.h"
 #include "models/weight_limit.h"
+#include "train/bfloat16_check.h"
 #include "train/build_model.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
@@ -32,6 +36,15 @@ OpenedRun open_run(const std::string& folder, const std::string& checkpoint) {
   }
   opened.model->eval();
   return opened;
+}
+
+void choose_dtype(OpenedRun* run) {
+  models::Computation& computation = run->model->computation;
+  if (computation.dtype != torch::kBFloat16) return;
+  std::string note = float_instead(models::measure_bfloat16(computation.memory_format));
+  if (note.empty()) return;
+  computation.dtype = torch::kFloat;
+  run->notes.push_back(std::move(note));
 }
 
 }  // namespace renorm::train

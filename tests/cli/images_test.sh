@@ -109,6 +109,14 @@ if [ -e "$work/bf16" ]; then
     [ "$code" -eq 0 ] || fail "a bf16 run does not go on"
     [ -z "$refused" ] || complains " on this machine"
   fi
+  # It is evaluated in float then, with one note.
+  for command in eval predict; do
+    image=
+    [ $command = eval ] || image=$set/val/ant/00.png
+    run 0 $command "$work/bf16" ${image:+"$image"}
+    [ "$(grep -c "; the run is evaluated in float" "$work/err")" -eq $((${#refused} > 0)) ] ||
+      fail "$command: not one note of float where bfloat16 is refused"
+  done
 fi
 unset DNNL_MAX_CPU_ISA ONEDNN_MAX_CPU_ISA
 train 0 "$work/last" --memory-format channels-last

@@ -47,5 +47,14 @@ TEST(BFloat16Check, ABegunRunIsNotAdvisedToChangeItsDtype) {
   }
 }
 
+TEST(BFloat16Check, ARunIsEvaluatedInFloatWhereBFloat16IsNotUseful) {
+  EXPECT_EQ(float_instead(kUseful), "");
+  EXPECT_EQ(float_instead(kSlow),
+            "bfloat16 convolutions take 57 times as long as in float and keep sums in float on this machine; "
+            "the run is evaluated in float");
+  EXPECT_EQ(float_instead(kNone),
+            "bfloat16 convolutions are not available on this machine; the run is evaluated in float");
+}
+
 }  // namespace
 }  // namespace renorm::train
