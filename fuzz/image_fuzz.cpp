@@ -40,14 +40,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!fuzz::accepts([&] { full = data::image_size(bytes, fuzz::kFile, limits); }, start)) return 0;
   fuzz::expect(full.width > 0 && full.height > 0, "an image without pixels");
   fuzz::expect(full.width * full.height <= limits.max_pixels, "more pixels than allowed");
-  if (!fuzz::accepts([&] { image = data::decode_image(bytes, fuzz::kFile, limits); }, start)) return 0;
+  if (!fuzz::accepts([&] { image = data::decode_image(bytes, fuzz::kFile, limits).image; }, start)) return 0;
   fuzz::expect(image.channels == 3, "not three channels");
   fuzz::expect(static_cast<int64_t>(image.pixels.size()) == image.height * image.row_bytes(),
                "pixels are lost");
   const bool whole = image.width == full.width && image.height == full.height;
   const bool wanted = limits.wanted_side > 0 && std::min(image.width, image.height) >= limits.wanted_side;
   fuzz::expect(whole || wanted, "smaller than wanted");
-  fuzz::expect(data::decode_image(bytes, fuzz::kFile, limits).pixels == image.pixels, "decoded differently");
+  fuzz::expect(data::decode_image(bytes, fuzz::kFile, limits).image.pixels == image.pixels,
+               "decoded differently");
   const data::Box box{0.3, 0.6, static_cast<double>(image.width) - 0.5,
                       static_cast<double>(image.height) - 0.8};
   const data::Image resized = data::resize(image, box, {5, 4});

@@ -55,7 +55,8 @@ constexpr int64_t kColours = 3;
 
 // The centre of the image in the shape of an input that is not square.
 data::Image centre(const std::string& bytes, const std::string& file, const Input& input) {
-  const data::Image image = data::decode_image(bytes, file, {});
+  const data::DecodedImage decoded = data::decode_image(bytes, file, {});
+  const data::Image& image = decoded.image;
   const auto width = static_cast<double>(image.width);
   const auto height = static_cast<double>(image.height);
   const double ratio = static_cast<double>(input.width) / static_cast<double>(input.height);

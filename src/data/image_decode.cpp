@@ -65,9 +65,9 @@ ImageSize image_size(const std::string& bytes, const std::string& file, const De
   return {stored.size.height, stored.size.width};
 }
 
-Image decode_image(const std::string& bytes, const std::string& file, const DecodeLimits& limits) {
+DecodedImage decode_image(const std::string& bytes, const std::string& file, const DecodeLimits& limits) {
   StoredImage stored = decode_stored(bytes, file, limits, DecodePart::kAll);
-  return upright(std::move(stored.image), stored.orientation);
+  return {upright(std::move(stored.image), stored.orientation), std::move(stored.share)};
 }
 
 }  // namespace renorm::data

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "data/decode_share.h"
 #include "data/image.h"
 
 namespace renorm::data {
@@ -25,6 +26,11 @@ bool is_png(const std::string& bytes);
 // The size of the upright image at full size, from the file's header alone. Throws as decode_image does.
 ImageSize image_size(const std::string& bytes, const std::string& file, const DecodeLimits& limits);
 
+struct DecodedImage {
+  Image image;
+  DecodeShare share;  // of the budget, until the image is gone
+};
+
 // The upright image in red, green and blue. The first bytes of the file determine its format, not its name.
 // - JPEG: grey, YCbCr, RGB, CMYK and YCCK (inverted, as Adobe writes them, if the Adobe marker is there);
 //   sequential or progressive. Only a missing end marker of a sequential file is forgiven. Altered bytes that
@@ -32,9 +38,10 @@ ImageSize image_size(const std::string& bytes, const std::string& file, const De
 // - PNG: every colour type and depth, interlaced too. Values of 16 bits are rounded to 8. Transparent pixels
 //   are mixed with white. Gamma and colour profiles are ignored, as is usual in training code.
 // - Both are turned upright by their EXIF orientation; an invalid EXIF block is ignored.
+// A large image may wait until others are gone, see DecodeShare.
 // Throws DataError "'FILE': ..." for anything else, for a damaged file, and, before memory is allocated, for
 // more than `max_pixels`.
-Image decode_image(const std::string& bytes, const std::string& file, const DecodeLimits& limits);
+DecodedImage decode_image(const std::string& bytes, const std::string& file, const DecodeLimits& limits);
 
 // 268 million: above the size of any image of max_pixels, unless it is padded.
 constexpr int64_t kMaxImageFileBytes = int64_t{1} << 28;
@@ -71,6 +78,7 @@ struct StoredImage {
   ImageSize size;       // at full size
   int orientation = 1;  // EXIF, 1 .. 8
   Image image;          // empty if only the header was read
+  DecodeShare share;    // of decoding and turning it
 };
 
 enum class DecodePart { kHeader, kAll };

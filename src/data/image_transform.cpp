@@ -28,7 +28,8 @@ Image load_box(const std::string& bytes, const std::string& file, ImageSize full
   DecodeLimits limits;
   const double scale = static_cast<double>(size) / std::min(box.width, box.height);
   if (scale < 1.0) limits.wanted_side = static_cast<int64_t>(std::ceil(scale * shorter_side(full)));
-  const Image image = decode_image(bytes, file, limits);
+  const DecodedImage decoded = decode_image(bytes, file, limits);
+  const Image& image = decoded.image;
   const double x = static_cast<double>(image.width) / static_cast<double>(full.width);
   const double y = static_cast<double>(image.height) / static_cast<double>(full.height);
   return resize(image, {box.left * x, box.top * y, box.width * x, box.height * y}, {size, size});

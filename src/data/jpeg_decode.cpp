@@ -145,10 +145,21 @@ class JpegReader {
     return 1;
   }
 
-  Image pixels(int64_t wanted_side) {
+  // Before the functions below.
+  void choose_output(int64_t wanted_side) {
     choose_colours();
     choose_scale(wanted_side);
-    session_.forgives_end = jpeg_has_multiple_scans(&session_.info) == 0;
+    has_scans_ = jpeg_has_multiple_scans(&session_.info) != 0;
+  }
+
+  // What pixels() takes, and afterwards turning them upright.
+  int64_t decoding_bytes() const {
+    const int64_t pixels = int64_t{3} * session_.info.output_width * session_.info.output_height;
+    return pixels + std::max(coefficient_bytes(), orientation() == 1 ? 0 : pixels);
+  }
+
+  Image pixels() {
+    session_.forgives_end = !has_scans_;
     Image image = blank_image(session_.info.output_width, session_.info.output_height, 3);
     std::vector<uint8_t> inks(size_t{4} * session_.info.output_width);
     check(read_pixels(session_, image.pixels.data(), inks.data()));
@@ -161,6 +172,16 @@ class JpegReader {
     if (session_.ended) throw DataError(fmt::format("'{}': the JPEG ends too early", printable(file_)));
     throw DataError(
         fmt::format("'{}': the JPEG cannot be read ({})", printable(file_), printable(session_.message)));
+  }
+
+  // Of several scans the library keeps all coefficients, at full size.
+  int64_t coefficient_bytes() const {
+    int64_t blocks = 0;
+    for (int i = 0; has_scans_ && i < session_.info.num_components; ++i) {
+      const jpeg_component_info& component = session_.info.comp_info[i];
+      blocks += int64_t{component.width_in_blocks} * component.height_in_blocks;
+    }
+    return blocks * DCTSIZE2 * static_cast<int64_t>(sizeof(JCOEF));
   }
 
   void choose_colours() {
@@ -187,6 +208,7 @@ class JpegReader {
   const std::string& bytes_;
   const std::string& file_;
   Session session_{};
+  bool has_scans_ = false;
 };
 
 }  // namespace
@@ -198,7 +220,10 @@ StoredImage decode_jpeg(const std::string& bytes, const std::string& file, const
   stored.size = reader.header();
   check_pixels(stored.size, file, limits);
   stored.orientation = reader.orientation();
-  if (part == DecodePart::kAll) stored.image = reader.pixels(limits.wanted_side);
+  if (part == DecodePart::kHeader) return stored;
+  reader.choose_output(limits.wanted_side);
+  stored.share = DecodeShare(reader.decoding_bytes());
+  stored.image = reader.pixels();
   return stored;
 }
 

@@ -146,11 +146,18 @@ class PngReader {
     return exif_orientation(block, size);
   }
 
+  // Before the functions below.
+  void choose_output() { check(choose_format(session_, &passes_)); }
+
+  // What pixels() takes, and afterwards turning them upright.
+  int64_t decoding_bytes(ImageSize size) {
+    const int64_t turned = orientation() == 1 ? 0 : 3;
+    return size.width * size.height * (png_get_channels(session_.png, session_.info) + turned);
+  }
+
   Image pixels(ImageSize size) {
-    int passes = 0;
-    check(choose_format(session_, &passes));
     Image image = blank_image(size.width, size.height, png_get_channels(session_.png, session_.info));
-    check(read_pixels(session_, image.pixels.data(), image.row_bytes(), image.height, passes));
+    check(read_pixels(session_, image.pixels.data(), image.row_bytes(), image.height, passes_));
     if (image.channels == 4) drop_alpha(&image);
     return image;
   }
@@ -165,6 +172,7 @@ class PngReader {
 
   const std::string& file_;
   Session session_{};
+  int passes_ = 0;
 };
 
 }  // namespace
@@ -177,7 +185,10 @@ StoredImage decode_png(const std::string& bytes, const std::string& file, const 
   stored.size = reader.header();
   check_pixels(stored.size, file, limits);
   stored.orientation = reader.orientation();
-  if (part == DecodePart::kAll) stored.image = reader.pixels(stored.size);
+  if (part == DecodePart::kHeader) return stored;
+  reader.choose_output();
+  stored.share = DecodeShare(reader.decoding_bytes(stored.size));
+  stored.image = reader.pixels(stored.size);
   return stored;
 }
 

@@ -218,6 +218,25 @@ done
 forge convnet:8/2,16/2 12
 run 0 predict "$work/forged.safetensors" "$work/image.png"
 
+# Images of 17 kB and 134 million pixels are decoded one after another, not one per thread.
+python3 - "$work" <<'END' || fail "no large images"
+import struct, sys, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+side = 11584
+image = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0))
+         + chunk(b"IDAT", zlib.compress(bytes((1 + side // 8) * side))) + chunk(b"IEND", b""))
+for number in range(3):
+    open(f"{sys.argv[1]}/huge{number}.png", "wb").write(image)
+END
+python3 - "$renorm" predict "$work/small.safetensors" "$work"/huge?.png --threads 3 >"$work/out" 2>"$work/err" <<'END' ||
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000
+assert megabytes < 1000, f"{megabytes} MB"
+END
+  fail "three large images take more memory than one"
+
 # A packed file that holds more than its header states.
 mkdir "$work/mnist"
 python3 - "$work/mnist" <<'END' || fail "no packed files"

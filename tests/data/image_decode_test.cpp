@@ -12,7 +12,7 @@ constexpr int kJpegLevels = 5;
 constexpr int kSubsampledLevels = 14;
 
 Image decode(const std::string& bytes, const DecodeLimits& limits = {}) {
-  return decode_image(bytes, "pic", limits);
+  return decode_image(bytes, "pic", limits).image;
 }
 
 TEST(JpegDecode, EveryColourSpaceAndCodingShowsTheImage) {
@@ -212,8 +212,8 @@ TEST(ImageDecode, OtherFilesAreNamed) {
 
 TEST(ImageDecode, BytesDetermineTheFormat) {
   const Image original = smooth_image(8, 8);
-  EXPECT_EQ(difference(decode_image(png_file(original), "a.jpg", {}), original), 0);
-  EXPECT_LE(difference(decode_image(jpeg_file(original), "a.png", {}), original), kJpegLevels);
+  EXPECT_EQ(difference(decode_image(png_file(original), "a.jpg", {}).image, original), 0);
+  EXPECT_LE(difference(decode_image(jpeg_file(original), "a.png", {}).image, original), kJpegLevels);
 }
 
 // Their pixels would take 10 GB: the test's memory shows that nothing was allocated for them.

@@ -6,7 +6,7 @@
 namespace renorm::data::testing {
 namespace {
 
-Image decode(const std::string& bytes) { return decode_image(bytes, "pic", {}); }
+Image decode(const std::string& bytes) { return decode_image(bytes, "pic", {}).image; }
 
 void expect_pixel(const Image& image, int64_t x, int64_t y, std::vector<int> expected) {
   ASSERT_EQ(image.channels, 3);
