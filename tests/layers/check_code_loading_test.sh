@@ -10,7 +10,7 @@ failures=0
 expect_refused() {
   rm -rf "$copy"
   mkdir -p "$copy"
-  cp -r "$1/src" "$1/include" "$copy"
+  cp -r "$1/src" "$1/include" "$1/python" "$copy"
   printf '%s\n' "$3" >>"$copy/$2"
   if bash "$check" "$copy" >"$copy/out"; then
     echo "accepted in $2: $3"
@@ -28,6 +28,10 @@ expect_refused "$1" src/nn/model.cpp '  archive.load_from(file);'
 expect_refused "$1" include/renorm/nn/model.h '#include <torch/script.h>'
 expect_refused "$1" src/cli/predict.cpp '  auto model = exporting::decode_model(read_file(path), path, format);'
 expect_refused "$1" src/cli/data.cpp '  const auto script = read_torchscript(bytes, file, name);'
+expect_refused "$1" python/renorm/runs.py '    return torch.load(path)'
+expect_refused "$1" python/renorm/runs.py '    module = torch.jit.load(path)'
+expect_refused "$1" python/renorm/_nets.py 'from torch import load'
+expect_refused "$1" python/renorm/model.py '    value = pickle.loads(text)'
 rm -rf "$copy"
 [ "$failures" -eq 0 ] || exit 1
 echo "every added loader is found"
