@@ -49,6 +49,7 @@ QUICK_LAYER_EFFORT = LAYER_EFFORT._replace(seconds=0.3, min_rounds=3)
 
 class Options(argparse.Namespace):
     json: Optional[Path]
+    force: bool
     quick: bool
     threads: int
     only: Optional[List[str]]
@@ -302,6 +303,17 @@ def _writable(text: str) -> Path:
     return path
 
 
+def _is_output(path: Path) -> bool:
+    """Whether the file is empty or has figures of this command."""
+    if path.stat().st_size == 0:
+        return True
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and {"machine", "torch", "results", "skipped"} <= record.keys()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m renorm.bench", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -314,6 +326,9 @@ def _parser() -> argparse.ArgumentParser:
         "  130 interrupted",
     )
     parser.add_argument("--json", type=_writable, metavar="FILE", help="also write all figures to this file")
+    parser.add_argument(
+        "--force", action="store_true", help="let --json replace a file that is no output of this command"
+    )
     parser.add_argument(
         "--quick", action="store_true",
         help="small shapes and few rounds, under 20 seconds; sections "
@@ -331,6 +346,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _parsed(arguments: List[str]) -> Options:
+    parser = _parser()
+    options = parser.parse_args(arguments, Options())
+    path = options.json
+    if path is not None and path.is_file() and not options.force and not _is_output(path):
+        parser.error(
+            f"argument --json: '{path}' exists and is not an earlier output of this command; choose another file, or "
+            "replace it with --force"
+        )
+    return options
+
+
 def _write(path: Path, content: str) -> None:
     if path.exists() and not path.is_file():  # such as /dev/stdout
         path.write_text(content)
@@ -344,7 +371,7 @@ def _write(path: Path, content: str) -> None:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = _parser().parse_args(arguments, Options())
+    options = _parsed(arguments)
     try:
         record = run(options, arguments)
     except Disagreement as error:

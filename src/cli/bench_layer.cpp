@@ -32,6 +32,7 @@ struct BenchLayerOptions {
   std::string shapes;
   std::string simd;
   std::string json;
+  bool force = false;
 };
 
 constexpr int kMaxThreads = 1024;
@@ -80,10 +81,7 @@ void run(const BenchLayerOptions& flags) {
   if (flags.threads < 1 || flags.threads > kMaxThreads) {
     throw UsageError(fmt::format("--threads must be from 1 to {}, got {}", kMaxThreads, flags.threads));
   }
-  if (!flags.json.empty()) {
-    check_not_of_run(flags.json, "--json");
-    check_writable(flags.json);
-  }
+  check_figures_output(flags.json, flags.force, {"machine", "geomean", "cases"});
   if (!flags.simd.empty()) force_simd(flags.simd);
   const std::vector<bench::Case> cases =
       flags.shapes.empty() ? bench::standard_cases(flags.quick) : bench::parse_cases(flags.shapes);
@@ -120,6 +118,8 @@ Command add_bench_layer(CLI::App& bench) {
                   "run our kernels on this instruction set, such as AVX2 [the best of this CPU]")
       ->type_name("TARGET");
   app->add_option("--json", options->json, "also write all figures to this file")->type_name("FILE");
+  app->add_flag("--force", options->force,
+                "let --json replace a file that is no output of 'renorm bench layer'");
   return {app, [options] { run(*options); }};
 }
 

@@ -176,6 +176,7 @@ struct StepFlags {
   bench::StepOptions options;
   std::string memory_format = name_of(bench::StepLayouts::kBoth);
   std::vector<std::string> norms;
+  bool force = false;
 };
 
 bench::StepOptions parsed(const StepFlags& flags) {
@@ -188,10 +189,7 @@ bench::StepOptions parsed(const StepFlags& flags) {
 void run(const StepFlags& flags) {
   const bench::StepOptions options = parsed(flags);
   check(options);
-  if (!options.json.empty()) {
-    check_not_of_run(options.json, "--json");
-    check_writable(options.json);
-  }
+  check_figures_output(options.json, flags.force, {"machine", "layouts"});
   train::use_threads(options.threads);
   reuse_tensor_memory();  // as `renorm train` does
   Progress progress;
@@ -238,6 +236,8 @@ Command add_bench_step(CLI::App& bench) {
       ->type_name("N")
       ->capture_default_str();
   app->add_option("--json", options->json, "also write all figures to this file")->type_name("FILE");
+  app->add_flag("--force", flags->force,
+                "let --json replace a file that is no output of 'renorm bench step'");
   return {app, [flags] { run(*flags); }};
 }
 

@@ -40,6 +40,7 @@ struct Flags {
   double gbit = 0.0;         // of the projection's network; 0: as measured
   double latency_us = -1.0;  // below 0: as measured
   std::string json;
+  bool force = false;
   // Of a measuring process: its rank, and the folder where it meets the others and writes its result.
   int rank = -1;
   std::string place;
@@ -258,10 +259,7 @@ void run(const Flags& flags) {
     throw UsageError(fmt::format("--workers must be a multiple of --processes {}, got {}", flags.processes,
                                  flags.options.workers));
   }
-  if (!flags.json.empty()) {
-    check_not_of_run(flags.json, "--json");
-    check_writable(flags.json);
-  }
+  check_figures_output(flags.json, flags.force, {"machine", "one", "shared"});
   const int threads = dist::threads_per_process(flags.processes);
   Progress progress;
   std::vector<Json> alone;
@@ -308,6 +306,8 @@ Command add_bench_workers(CLI::App& bench) {
   app->add_option("--latency-us", flags->latency_us, "its microseconds per message [as measured]")
       ->type_name("X");
   app->add_option("--json", flags->json, "also write all figures to this file")->type_name("FILE");
+  app->add_flag("--force", flags->force,
+                "let --json replace a file that is no output of 'renorm bench workers'");
   // For the processes that this command starts.
   app->add_option("--threads", options->threads)->group("");
   app->add_option("--rank", flags->rank)->group("");

@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "experiments/reproduce.h"
+#include "record/json.h"
 #include "record/results.h"
 #include "train/run_folder.h"
 
@@ -87,6 +88,15 @@ void check_output(const std::string& path, const std::string& flag, bool force,
       "'{}' exists and is not an earlier output of this command; choose another {}, or replace it "
       "with --force",
       printable(path), flag));
+}
+
+void check_figures_output(const std::string& path, bool force, std::initializer_list<const char*> entries) {
+  if (path.empty()) return;
+  check_output(path, "--json", force, [&](const std::string& bytes) {
+    const nlohmann::json figures = record::parse_json(bytes, path);
+    return std::all_of(entries.begin(), entries.end(),
+                       [&](const char* entry) { return figures.contains(entry); });
+  });
 }
 
 }  // namespace renorm::cli

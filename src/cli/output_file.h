@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 namespace renorm::cli {
@@ -18,5 +19,9 @@ bool is_replaceable(const std::string& path,
 // it. Throws UsageError, and OutputError unless the file can be written now.
 void check_output(const std::string& path, const std::string& flag, bool force,
                   const std::function<bool(const std::string& bytes)>& is_earlier_output);
+
+// check_output() for the figures of a benchmark, whose earlier outputs are JSON objects with these entries.
+// Does nothing if there is no path.
+void check_figures_output(const std::string& path, bool force, std::initializer_list<const char*> entries);
 
 }  // namespace renorm::cli

@@ -67,11 +67,11 @@ prints step
 prints workers
 flags
 quietly 0 bench layer --help
-flags --quick --fresh-memory --threads --shapes --simd --json
+flags --quick --fresh-memory --threads --shapes --simd --json --force
 quietly 0 bench step --help
-flags --model --data --memory-format --norms --minibatch --workers --threads --steps --json
+flags --model --data --memory-format --norms --minibatch --workers --threads --steps --json --force
 quietly 0 bench workers --help
-flags --model --data --minibatch --workers --processes --rounds --steps --gbit --latency-us --json
+flags --model --data --minibatch --workers --processes --rounds --steps --gbit --latency-us --json --force
 quietly 2 bench workers --rounds 0
 complains "--rounds must be a whole number from 1 to 1000000, got 0"
 quietly 2 bench workers --workers 3

@@ -13,6 +13,7 @@ run 0 train --out "$work/run" --data $data --model convnet:8/2 --minibatch 8 --s
   --threads 1 --quiet
 run 0 train --out "$work/run2" --config "$work/run/config.toml" --quiet
 
+small="--model convnet:8/2 --data $data --minibatch 8 --steps 1"
 # to CODE FILE [--force]: $command writes FILE and ends with CODE.
 to() {
   wanted=$1
@@ -22,6 +23,9 @@ to() {
     eval) run "$wanted" eval "$work/run" --json "$target" "$@" ;;
     report) run "$wanted" report "$work/run" --out "$target" "$@" ;;
     data) run "$wanted" data $data --preview "$target" "$@" ;;
+    layer) run "$wanted" bench layer --quick --shapes 4x8 --json "$target" "$@" ;;
+    step) run "$wanted" bench step $small --json "$target" "$@" ;;
+    workers) run "$wanted" bench workers $small --rounds 1 --json "$target" "$@" ;;
   esac
 }
 
@@ -67,6 +71,21 @@ command=data
 to 2 "$work/eval.out"
 run 2 export "$work/run" --to "$work/run/checkpoints/last/model.safetensors" --force
 complains "belongs to the run in"
+
+# The figures of `bench`. Refused before anything is measured.
+cp "$work/eval.out" "$work/other"
+for command in layer step workers; do
+  echo precious >"$work/own"
+  to 2 "$work/own"
+  complains "'$work/own' exists and is not an earlier output of this command"
+  [ "$(cat "$work/own")" = precious ] || fail "bench $command replaced a file that it did not write"
+  to 2 "$work/other"  # of another command
+  to 2 "$work/run/metrics.jsonl" --force
+  complains "belongs to the run in"
+  to 0 "$work/own" --force
+  to 0 "$work/own"  # an earlier output
+  mv "$work/own" "$work/other"
+done
 
 # The results of an experiment.
 experiment="reproduce --out $work/a --data $data --model convnet:8/2 --steps 2 --arms iid-batchnorm"

@@ -126,10 +126,23 @@ class Usage(unittest.TestCase):
             self.check_rejected("does not exist", "--json", str(Path(folder) / "missing" / "bench.json"))
         self.check_rejected("must be a file", "--json", "")
 
+    def test_replaces_only_its_own_output_unless_forced(self):
+        earlier = (DOCS / "results" / "bench-python.json").read_bytes()
+        stopped = mock.patch.object(bench, "run", side_effect=_bench_layers.Disagreement)  # after the checks
+        with tempfile.TemporaryDirectory() as folder, stopped:
+            file = Path(folder) / "own"
+            for content in (b"precious", b"[1]", b'{"machine": {}, "results": {}}', b"\xff", b"[" * 100000):
+                file.write_bytes(content)
+                self.check_rejected("exists and is not an earlier output of this command", "--json", str(file))
+                self.assertEqual(called("--json", str(file), "--force")[0], 1)
+            for content in (b"", earlier):
+                file.write_bytes(content)
+                self.assertEqual(called("--json", str(file))[0], 1)
+
     def test_help_lists_flags_and_sections(self):
         code, out, _ = called("--help")
         self.assertEqual(code, 0)
-        for word in ("--json", "--quick", "--threads", "--only", "--fresh-memory", "exit codes", *bench.SECTIONS):
+        for word in ("--json", "--force", "--quick", "--threads", "--only", "--fresh-memory", "exit codes", *bench.SECTIONS):
             self.assertIn(word, out)
 
 
