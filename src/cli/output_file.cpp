@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <stdexcept>
 #include <system_error>
 
 #include "base/errors.h"
@@ -14,6 +15,7 @@
 #include "experiments/reproduce.h"
 #include "record/json.h"
 #include "record/results.h"
+#include "train/checkpoint.h"
 #include "train/run_folder.h"
 
 namespace renorm::cli {
@@ -23,15 +25,25 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
 
-// Whether the folder holds a run, and `path` in it is one of the run's files or inside of its checkpoints.
-bool is_of_run(const fs::path& folder, const fs::path& path) {
-  const train::RunPaths paths(folder.string());
+// Whether the folder has the settings or a checkpoint of a run.
+bool holds_run(const train::RunPaths& paths) try {
   std::error_code error;
-  if (!fs::exists(paths.config, error)) return false;
-  const fs::path first = folder / *path.lexically_relative(folder).begin();
-  const std::string own[] = {paths.config, paths.metrics, paths.summary, paths.checkpoints, paths.lock};
-  const bool is_own = std::find(std::begin(own), std::end(own), first.string()) != std::end(own);
-  return is_own && train::contents_of(paths) != train::FolderContents::kOther;
+  return fs::exists(paths.config, error) || !train::CheckpointFolder(paths.checkpoints).steps().empty();
+} catch (const std::runtime_error&) {
+  return false;  // of another user
+}
+
+// Whether the folder holds a run, and `target` is one of the run's files or inside of its checkpoints. Names
+// of the run may be links; `target` has none.
+bool is_of_run(const fs::path& folder, const fs::path& target) {
+  const train::RunPaths paths(folder.string());
+  if (!holds_run(paths)) return false;
+  const std::string names[] = {paths.config, paths.metrics, paths.summary, paths.checkpoints, paths.lock};
+  return std::any_of(std::begin(names), std::end(names), [&](const std::string& name) {
+    std::error_code error;
+    const fs::path own = fs::weakly_canonical(name, error);
+    return !error && std::mismatch(own.begin(), own.end(), target.begin(), target.end()).first == own.end();
+  });
 }
 
 bool is_readable_as(const std::string& path, const std::function<bool(const std::string& bytes)>& accepts) {
@@ -57,14 +69,14 @@ bool is_results(const std::string& path) {
 void check_not_of_run(const std::string& path, const std::string& flag) {
   std::error_code error;
   const fs::path target = fs::weakly_canonical(path, error);
-  if (error) return;          // check_writable() reports it
-  constexpr int kLevels = 3;  // DIR/checkpoints/step-N/FILE
-  fs::path folder = target;
-  for (int i = 0; i < kLevels; ++i) {
-    folder = folder.parent_path();
-    if (!is_of_run(folder, target)) continue;
-    throw UsageError(fmt::format("'{}' belongs to the run in '{}' and is never replaced; choose another {}",
-                                 printable(path), printable(folder.string()), flag));
+  if (error) return;  // check_writable() reports it
+  for (fs::path folder : {target, fs::absolute(path, error)}) {
+    while (folder.has_relative_path()) {
+      folder = folder.parent_path();
+      if (!is_of_run(folder, target)) continue;
+      throw UsageError(fmt::format("'{}' belongs to the run in '{}' and is never replaced; choose another {}",
+                                   printable(path), printable(folder.string()), flag));
+    }
   }
   if (!is_results(target.string())) return;
   throw UsageError(

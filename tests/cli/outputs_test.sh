@@ -72,6 +72,26 @@ to 2 "$work/eval.out"
 run 2 export "$work/run" --to "$work/run/checkpoints/last/model.safetensors" --force
 complains "belongs to the run in"
 
+# Nor are those behind links, and those of a run without its settings.
+mkdir "$work/elsewhere"
+cp -r "$work/run2" "$work/linked"
+mv "$work/linked/metrics.jsonl" "$work/linked/m2"
+mv "$work/linked/summary.csv" "$work/elsewhere/s2"
+mv "$work/linked/checkpoints" "$work/linked/kept"
+ln -s m2 "$work/linked/metrics.jsonl"
+ln -s "$work/elsewhere/s2" "$work/linked/summary.csv"
+ln -s kept "$work/linked/checkpoints"
+cp -r "$work/run2" "$work/bare"
+rm "$work/bare/config.toml"
+before=$(state "$work/linked")$(state "$work/elsewhere")$(state "$work/bare")
+for file in linked/metrics.jsonl linked/m2 linked/summary.csv linked/checkpoints/last/state.json linked/kept/new \
+  bare/metrics.jsonl bare/config.toml bare/checkpoints/last/state.json; do
+  to 2 "$work/$file" --force
+  complains "belongs to the run in"
+done
+[ "$before" = "$(state "$work/linked")$(state "$work/elsewhere")$(state "$work/bare")" ] || fail "a run was changed"
+to 0 "$work/linked/mine"
+
 # The figures of `bench`. Refused before anything is measured.
 cp "$work/eval.out" "$work/other"
 for command in layer step workers; do
