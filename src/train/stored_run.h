@@ -30,8 +30,8 @@ struct StoredRun {
   std::vector<std::string> notes;
 };
 // Throws as read_config does; UsageError if config.toml was edited, with the settings that differ; DataError
-// if none of the checkpoints is valid, if metrics.jsonl or summary.csv lacks lines that the checkpoint counts
-// or has lines that are no records, or if the files are of different runs.
+// if none of the checkpoints is valid, if metrics.jsonl or summary.csv lacks lines that the checkpoint
+// counts, if metrics.jsonl has lines that are no records, or if the files are of different runs.
 StoredRun read_run(const RunPaths& paths);
 
 }  // namespace renorm::train
