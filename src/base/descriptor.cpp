@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,6 +63,13 @@ bool write_all(int descriptor, const char* data, size_t size) {
     size -= static_cast<size_t>(written);
   }
   return true;
+}
+
+bool is_open_at(int descriptor, const std::string& path) {
+  struct stat held = {};
+  struct stat found = {};
+  if (::fstat(descriptor, &held) != 0 || ::stat(path.c_str(), &found) != 0) return false;
+  return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
 }
 
 bool sync_descriptor(int descriptor) {

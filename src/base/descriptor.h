@@ -30,6 +30,9 @@ int open_file(const std::string& path, int flags);
 // Writes all bytes, across short writes and signals. Returns false with errno set on failure.
 bool write_all(int descriptor, const char* data, size_t size);
 
+// Whether the path leads to the file that is open.
+bool is_open_at(int descriptor, const std::string& path);
+
 // fsync, repeated after a signal. Returns false with errno set on failure.
 bool sync_descriptor(int descriptor);
 

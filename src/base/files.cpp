@@ -313,4 +313,9 @@ void LineFile::sync() {
   if (!sync_descriptor(descriptor_)) throw IoError(failure("write", path_, errno));
 }
 
+bool LineFile::is_intact() const {
+  struct stat status = {};
+  return is_open_at(descriptor_, path_) && ::fstat(descriptor_, &status) == 0 && status.st_size == size_;
+}
+
 }  // namespace renorm

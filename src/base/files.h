@@ -60,6 +60,8 @@ class LineFile {
   void append(const std::string& line);
   void sync();  // waits until everything is on disk; throws IoError
   int64_t size() const { return size_; }
+  // Whether the path still leads to this file, and the file has what was appended and nothing more.
+  bool is_intact() const;
 
  private:
   std::string path_;

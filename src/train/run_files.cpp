@@ -75,8 +75,21 @@ void RunFiles::save(RunState* state, std::map<std::string, std::string> tensors)
   checkpoints_.write(checkpoint, state->config.keep, [this] { check_place(); });
 }
 
-void RunFiles::check_place() const {
+void RunFiles::check_files() const {
   lock_->check();
+  const auto check = [](const std::optional<LineFile>& file, const std::string& path) {
+    if (!file || file->is_intact()) return;
+    throw IoError(
+        fmt::format("'{}' was deleted, replaced or altered by another process; this process stops and writes "
+                    "nothing more; restore it to continue the run",
+                    printable(path)));
+  };
+  check(metrics_, paths_.metrics);
+  check(summary_, paths_.summary);
+}
+
+void RunFiles::check_place() const {
+  check_files();
   try {
     check_inside(paths_);
   } catch (const OutputError& error) {

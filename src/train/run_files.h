@@ -32,7 +32,8 @@ class RunFiles {
   // written later; IoError if the folder is not this run's any more.
   void start(const RunState& state, const Config& config, const std::string& meeting_place);
 
-  // The first line of metrics.jsonl has the id of the run. Throws IoError.
+  // The first line of metrics.jsonl has the id of the run. Throws IoError, also if the files are not this
+  // run's any more.
   void append(record::StepRecord record) { append_line(std::move(record)); }
   void append(record::EvaluationRecord record) { append_line(std::move(record)); }
   void append_summary(const std::string& row) { summary_->append(row); }
@@ -43,12 +44,14 @@ class RunFiles {
   std::string id = new_run_id();  // unless the folder has one
 
  private:
-  // Throws IoError if the folder is not this run's any more, or if a link now leads out of it.
+  // Throws IoError if the folder, metrics.jsonl or summary.csv is not this run's any more.
+  void check_files() const;
+  // The same, also if a link now leads out of the folder.
   void check_place() const;
 
   template <typename Record>
   void append_line(Record record) {
-    lock_->check();
+    check_files();
     if (metrics_->size() == 0) record.run = id;
     metrics_->append(record::to_json_line(record));
   }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,20 +126,13 @@ FolderLock::FolderLock(std::string path)
         fmt::format("cannot lock '{}': {}; choose an --out on a file system with locks, such as a local disk",
                     printable(path_), std::strerror(errno)));
   }
-  if (is_in_place()) return;
+  if (is_open_at(descriptor_.get(), path_)) return;
   throw OutputError(
       fmt::format("'{}' was deleted while this process took it; repeat the command", printable(path_)));
 }
 
-bool FolderLock::is_in_place() const {
-  struct stat held = {};
-  struct stat found = {};
-  if (fstat(descriptor_.get(), &held) != 0 || stat(path_.c_str(), &found) != 0) return false;
-  return held.st_dev == found.st_dev && held.st_ino == found.st_ino;
-}
-
 void FolderLock::check() const {
-  if (is_in_place()) return;
+  if (is_open_at(descriptor_.get(), path_)) return;
   throw IoError(
       fmt::format("'{}' was deleted or replaced by another process; this process stops and writes nothing "
                   "more, because the folder may belong to another run",

@@ -44,8 +44,6 @@ class FolderLock {
   void check() const;
 
  private:
-  bool is_in_place() const;
-
   std::string path_;
   Descriptor descriptor_;
 };

@@ -38,7 +38,7 @@ class RunFolder : public testing::Run {
 
   // Trains, with `abuse` after step 12, two steps after a checkpoint. The run must stop with one sentence and
   // leave everything as `abuse` left it.
-  void expect_stop(const std::function<void()>& abuse) {
+  void expect_stop(const std::function<void()>& abuse, const std::string& file = "lock") {
     std::map<std::string, std::string> left;
     Recorder recorder;
     recorder.after_step = [&](int64_t step) {
@@ -48,7 +48,7 @@ class RunFolder : public testing::Run {
     };
     const RunRequest old = request("run");
     expect_parts(message_of<IoError>([&] { run(old, recorder); }),
-                 {"'" + folder_.path("run/lock") + "' was deleted or replaced", "writes nothing more"});
+                 {"'" + folder_.path("run/" + file) + "' was deleted", "writes nothing more"});
     EXPECT_EQ(recorder.steps.back(), 15);  // of the next record
     EXPECT_TRUE(files("run") == left);
   }
@@ -95,6 +95,26 @@ TEST_F(RunFolder, ADeletedLockAloneStopsTheRunWhichCanBeResumed) {
   expect_stop([&] { fs::remove(folder_.path("run/lock")); });
   finish("run", /*resume=*/true);
   expect_same_state("whole", "run");
+}
+
+TEST_F(RunFolder, AFileOfRecordsThatIsReplacedOrAlteredStopsTheRunWhichContinuesWithTheOldOne) {
+  finish("whole");
+  for (const char* name : {"metrics.jsonl", "summary.csv"}) {
+    const std::string path = folder_.path(std::string("run/") + name);
+    const std::string kept = folder_.path("kept");
+    expect_stop(
+        [&] {
+          fs::rename(path, kept);
+          std::ofstream(path) << "mine\n";
+        },
+        name);
+    fs::rename(kept, path);
+    finish("run", /*resume=*/true);
+    expect_same_state("whole", "run");
+    fs::remove_all(folder_.path("run"));
+    expect_stop([&] { std::ofstream(path) << "mine\n"; }, name);
+    fs::remove_all(folder_.path("run"));
+  }
 }
 
 TEST_F(RunFolder, TheIdOfARunIsInAllItsFilesAndStays) {
