@@ -28,6 +28,7 @@ struct NcsPlan {
   int64_t units;
   bool stream;  // outputs bypass the cache
   bool runs;    // rows are short: the functions for runs take the units
+  bool single;  // data is in cache: rows are gathered and written one by one
 };
 
 // Channels-first with few channels: a unit is a piece of `values` values of one channel of one group. Units

@@ -323,8 +323,7 @@ void backward(const Backward<T>& given, const ParallelFor& parallel_for) {
   if (simd::has_few_channels(shape, problem.groups)) {
     backward_pieces(problem, may_stream, sums.get(), parallel_for);
   } else {
-    simd::NcsPlan plan = simd::plan_ncs(simd::traffic_of(problem), problem.groups);
-    plan.stream = plan.stream && may_stream;
+    const simd::NcsPlan plan = simd::plan_ncs_backward(simd::traffic_of(problem), problem.groups, may_stream);
     parallel_for(plan.units, [&](int64_t first, int64_t last) {
       plan.runs ? simd::backward_ncs_runs(problem, plan, sums.get(), first, last)
                 : simd::backward_ncs(problem, plan, sums.get(), first, last);

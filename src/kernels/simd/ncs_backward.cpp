@@ -90,6 +90,11 @@ struct GatherGradient : GradientRow<T, kEnding> {
     const Vec<P> centred = KeepN<P>(hn::Sub(LoadN(this->x + i, n), this->mean), n);
     Add(centred, this->Masked(i, centred, [n](const T* p) HWY_ATTR { return LoadN(p, n); }), 1);
   }
+  HWY_INLINE void StepRest(int64_t i, int64_t done) {
+    const Vec<P> centred = hn::Sub(Load(this->x + i), this->mean);
+    const Vec<P> gradient = this->Masked(i, centred, [](const T* p) HWY_ATTR { return Load(p); });
+    Add(DropN<P>(centred, done), DropN<P>(gradient, done), 1);
+  }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
     if (total.sums.count >= kChunk) total.Flush();
@@ -188,7 +193,8 @@ struct BackwardPass {
     for (int64_t j = 0; j < unit.width; ++j) sums[j].Start();
   }
   HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
-    ForUnits<P>(*this, geometry, current, next, reverse);
+    geometry.plan.single ? ForSingleUnits<P>(*this, geometry, current, next, reverse)
+                         : ForUnits<P>(*this, geometry, current, next, reverse);
   }
   HWY_INLINE void Fold(const NcsUnit& unit) {
     const int64_t row = unit.group * geometry.shape.c + unit.first;
@@ -207,6 +213,20 @@ struct BackwardPass {
   }
   HWY_INLINE ApplyGradient<T, kEnding, kStream> Applier(int64_t row, int64_t j, int64_t next) {
     return {{problem, row, applied->affine(), j}, problem, row, {outer_scale, slope, offset}, j, next};
+  }
+  // The same with copies of all members, which the compiler keeps in registers.
+  HWY_INLINE auto Gatherers() {
+    return [own = problem, affine = gathered->affine(), to = &sums[0]](int64_t row, int64_t j, int64_t next)
+               HWY_ATTR {
+                 return GatherGradient<T, kEnding>({own, row, affine, j}, to[j], next);
+               };
+  }
+  HWY_INLINE auto Appliers() {
+    return
+        [own = problem, affine = applied->affine(), gradient = simd::Gradient<P>{outer_scale, slope, offset}](
+            int64_t row, int64_t j, int64_t next) HWY_ATTR {
+          return ApplyGradient<T, kEnding, kStream>({own, row, affine, j}, own, row, gradient, j, next);
+        };
   }
 };
 

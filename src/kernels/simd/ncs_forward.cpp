@@ -51,6 +51,7 @@ struct GatherMoments {
   }
   HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(Load(x + i), shift), k); }
   HWY_INLINE void StepN(int64_t i, int64_t n) { Add(KeepN<P>(hn::Sub(LoadN(x + i, n), shift), n), 1); }
+  HWY_INLINE void StepRest(int64_t i, int64_t done) { Add(DropN<P>(hn::Sub(Load(x + i), shift), done), 1); }
   HWY_INLINE void Fetch(int64_t i, int64_t n) const { PrefetchValues(x + i, n, next); }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
@@ -147,7 +148,8 @@ struct ForwardPass {
     }
   }
   HWY_INLINE void Run(const NcsUnit* current, const NcsUnit* next, bool reverse) {
-    ForUnits<P>(*this, geometry, current, next, reverse);
+    geometry.plan.single ? ForSingleUnits<P>(*this, geometry, current, next, reverse)
+                         : ForUnits<P>(*this, geometry, current, next, reverse);
   }
   HWY_INLINE void Fold(const NcsUnit& unit) {
     double means[simd::kMaxBlock];
@@ -166,6 +168,15 @@ struct ForwardPass {
   }
   HWY_INLINE ApplyAffine<T, kEnding, kStream> Applier(int64_t row, int64_t j, int64_t next) {
     return {problem, row, {mean, scale, shift}, j, next};
+  }
+  // The same with copies of all members, which the compiler keeps in registers.
+  HWY_INLINE auto Gatherers() {
+    return [x = problem.x, to = &channels[0]](int64_t row, int64_t j, int64_t next)
+               HWY_ATTR { return GatherMoments<T>(x + row, to[j], next); };
+  }
+  HWY_INLINE auto Appliers() {
+    return [own = problem, affine = simd::Affine<P>{mean, scale, shift}](int64_t row, int64_t j, int64_t next)
+               HWY_ATTR { return ApplyAffine<T, kEnding, kStream>(own, row, affine, j, next); };
   }
 };
 
@@ -188,7 +199,7 @@ template <typename T>
 HWY_INLINE void GatherPieces(const Forward<T>& problem, const simd::PiecePlan& plan, const simd::Sums& sums,
                              int64_t first, int64_t last) {
   const PieceGeometry geometry{problem.shape, problem.groups, plan};
-  const NcsGeometry channels{problem.shape, problem.groups, {1, problem.shape.c, 0, false, false}};
+  const NcsGeometry channels{problem.shape, problem.groups, {1, problem.shape.c, 0, false, false, false}};
   for (int64_t unit = first; unit < last; ++unit) {
     LaneMoments<Stat<T>> moments;
     moments.moments.Start(problem.x,

@@ -19,6 +19,11 @@ static_assert(kMinBlockValues <= kMaxBlock);
 constexpr int64_t kShortRow = 128;
 constexpr int64_t kShortStreamedRow = 180;
 constexpr int64_t kShortMaskedRow = 640;
+// In cache rows of these lengths are taken one by one: the coefficients per value that runs need are too many
+// loads, and there is no memory to wait for while another row is gathered. Longer rows are summed in parts.
+constexpr int64_t kMinSingleRow = 64;
+constexpr int64_t kMinSingleRowOfBackward = 32;
+constexpr int64_t kMaxSingleRow = 2048;
 constexpr int64_t kLineBytes = 64;
 // Channels-first data of at most kFewUnits channels and groups is taken in pieces of kPieceValues if its rows
 // have kFewRow values or more. Other data has as many units, if it has as many channels and groups.
@@ -56,7 +61,18 @@ NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups) {
   const int64_t block = std::min({ceil_div(kBlockValues, shape.s), kMaxBlock, shape.c,
                                   std::max(many_units, ceil_div(kMinBlockValues, shape.s))});
   const int64_t blocks = ceil_div(shape.c, block);
-  return {block, blocks, groups.count * blocks, stream, runs};
+  // Rows of a mask do not begin at whole bytes.
+  const bool single = !stream && !traffic.writes_mask && shape.s >= kMinSingleRow && shape.s <= kMaxSingleRow;
+  return {block, blocks, groups.count * blocks, stream, runs && !single, single};
+}
+
+NcsPlan plan_ncs_backward(const Traffic& traffic, const Groups& groups, bool may_stream) {
+  NcsPlan plan = plan_ncs(traffic, groups);
+  const int64_t s = traffic.shape.s;
+  plan.stream = plan.stream && may_stream;
+  plan.single = !plan.stream && s >= kMinSingleRowOfBackward && s <= kMaxSingleRow;
+  plan.runs = plan.runs && !plan.single;
+  return plan;
 }
 
 bool has_few_channels(const Shape& shape, const Groups& groups) {

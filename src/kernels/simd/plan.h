@@ -34,6 +34,8 @@ Traffic traffic_of(const Backward<T>& problem) {
 bool streams(const Traffic& traffic);
 
 NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups);
+// The plan of a backward, whose outputs bypass the cache only if they may.
+NcsPlan plan_ncs_backward(const Traffic& traffic, const Groups& groups, bool may_stream);
 
 // For channels-first problems with long rows whose channels and groups are too few to share work by.
 bool has_few_channels(const Shape& shape, const Groups& groups);

@@ -56,6 +56,12 @@ struct VectorSums {
   }
 };
 
+// The first n lanes are zero.
+template <typename P>
+HWY_INLINE Vec<P> DropN(Vec<P> v, int64_t n) {
+  return hn::IfThenZeroElse(hn::FirstN(Tag<P>(), static_cast<size_t>(n)), v);
+}
+
 // Replace Gather or Apply for a row that is only written or only gathered.
 struct NoGather {
   static constexpr bool kActive = false;
@@ -150,6 +156,82 @@ HWY_NOINLINE void ForUnits(Pass& pass, const NcsGeometry& geometry, const NcsUni
       auto gather = pass.Gatherer(geometry.Row(*next, n, j), j, to_gather);
       ForRow<P>(gather, no_apply, s);
     }
+  }
+}
+
+// Rows of at least a vector, one by one (NcsPlan::single). The last vector ends with the row: its first lanes
+// may be values of the vector before.
+static_assert(hn::MaxLanes(Tag<float>()) <= 32);  // the shortest rows
+template <typename P, class Gather>
+HWY_INLINE void GatherSingleRow(Gather& gather, int64_t s) {
+  const int64_t lanes = Lanes<P>();
+  const int64_t turn = kUnroll * lanes;
+  int64_t i = 0;
+  gather.Begin();
+  for (; i + turn <= s; i += turn) {
+    gather.Fetch(i, turn);
+    for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
+  }
+  if (i < s) gather.Fetch(i, s - i);
+  if (i + 2 * lanes <= s) {
+    gather.Step(i, 0);
+    gather.Step(i + lanes, 1);
+    i += 2 * lanes;
+  }
+  if (i + lanes <= s) {
+    gather.Step(i, 2);
+    i += lanes;
+  }
+  if (i < s) gather.StepRest(s - lanes, lanes - (s - i));
+  gather.End(s);
+}
+template <typename P, class Apply>
+HWY_INLINE void WriteSingleRow(Apply& apply, int64_t s) {
+  const int64_t lanes = Lanes<P>();
+  const int64_t line = std::max(lanes, Apply::kLine);
+  int64_t i = 0;
+  for (; i + line <= s; i += line) {
+    apply.Fetch(i, line);
+    for (int64_t k = 0; k < line; k += lanes) apply.Step(i + k);
+  }
+  if (i < s) apply.Fetch(i, 1);
+  for (; i + lanes <= s; i += lanes) apply.Step(i);
+  if (i < s) apply.Step(s - lanes);
+}
+
+// Calls row(offset, j, next) for the rows of a unit, example by example; `next` as in ForUnits.
+template <class Row>
+HWY_INLINE void ForSingleRows(const NcsGeometry& geometry, const NcsUnit& unit, bool reverse,
+                              const Row& row) {
+  const int64_t s = geometry.shape.s;
+  const int64_t width = unit.width;
+  const int64_t size = geometry.groups.size;
+  const int64_t stride = geometry.Stride(reverse);
+  int64_t first = geometry.Row(unit, reverse ? size - 1 : 0, 0);
+  for (int64_t i = 0; i < size; ++i, first += stride) {
+    for (int64_t j = 0; j < width; ++j) row(first + j * s, j, stride);
+  }
+}
+
+// As ForUnits, for data in cache: no memory has to be waited for, so one unit is written before the next is
+// gathered.
+template <typename P, class Pass>
+HWY_NOINLINE void ForSingleUnits(Pass& pass, const NcsGeometry& geometry, const NcsUnit* current,
+                                 const NcsUnit* next, bool reverse) {
+  const int64_t s = geometry.shape.s;
+  if (current != nullptr) {
+    const auto applier = pass.Appliers();
+    ForSingleRows(geometry, *current, reverse, [&](int64_t row, int64_t j, int64_t to_next) HWY_ATTR {
+      auto apply = applier(row, j, to_next);
+      WriteSingleRow<P>(apply, s);
+    });
+  }
+  if (next != nullptr) {
+    const auto gatherer = pass.Gatherers();
+    ForSingleRows(geometry, *next, reverse, [&](int64_t row, int64_t j, int64_t to_next) HWY_ATTR {
+      auto gather = gatherer(row, j, to_next);
+      GatherSingleRow<P>(gather, s);
+    });
   }
 }
 
