@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -152,10 +153,13 @@ void install(const fs::path& temporary, const std::string& folder, const std::st
   fail("write", target, std::strerror(reason));
 }
 
-// Writes one file; returns its line of SHA256SUMS.
+// Writes one file; returns its line of SHA256SUMS. The checksum takes as long as the writing, so both are
+// done at once; a system that has no thread to spare computes it afterwards.
 std::string write_part(const fs::path& into, const std::string& name, const std::string& bytes) {
+  const auto policy = std::launch::async | std::launch::deferred;
+  std::future<std::string> digest = std::async(policy, [&bytes] { return sha256(bytes); });
   write_durably(into / name, bytes);
-  return fmt::format("{}  {}\n", sha256(bytes), name);
+  return fmt::format("{}  {}\n", digest.get(), name);
 }
 
 void write_files(const fs::path& into, const Checkpoint& checkpoint) {
