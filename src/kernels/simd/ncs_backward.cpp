@@ -217,14 +217,14 @@ struct BackwardPass {
   // The same with copies of all members, which the compiler keeps in registers.
   HWY_INLINE auto Gatherers() {
     return [own = problem, affine = gathered->affine(), to = &sums[0]](int64_t row, int64_t j, int64_t next)
-               HWY_ATTR {
+               RENORM_INLINE_LAMBDA {
                  return GatherGradient<T, kEnding>({own, row, affine, j}, to[j], next);
                };
   }
   HWY_INLINE auto Appliers() {
     return
         [own = problem, affine = applied->affine(), gradient = simd::Gradient<P>{outer_scale, slope, offset}](
-            int64_t row, int64_t j, int64_t next) HWY_ATTR {
+            int64_t row, int64_t j, int64_t next) RENORM_INLINE_LAMBDA {
           return ApplyGradient<T, kEnding, kStream>({own, row, affine, j}, own, row, gradient, j, next);
         };
   }

@@ -172,11 +172,11 @@ struct ForwardPass {
   // The same with copies of all members, which the compiler keeps in registers.
   HWY_INLINE auto Gatherers() {
     return [x = problem.x, to = &channels[0]](int64_t row, int64_t j, int64_t next)
-               HWY_ATTR { return GatherMoments<T>(x + row, to[j], next); };
+               RENORM_INLINE_LAMBDA { return GatherMoments<T>(x + row, to[j], next); };
   }
   HWY_INLINE auto Appliers() {
     return [own = problem, affine = simd::Affine<P>{mean, scale, shift}](int64_t row, int64_t j, int64_t next)
-               HWY_ATTR { return ApplyAffine<T, kEnding, kStream>(own, row, affine, j, next); };
+               RENORM_INLINE_LAMBDA { return ApplyAffine<T, kEnding, kStream>(own, row, affine, j, next); };
   }
 };
 

@@ -12,6 +12,10 @@
 #include "kernels/simd/ncs-inl.h"
 #include "kernels/simd/vector-inl.h"
 
+// A lambda whose call would pass vectors through memory.
+#undef RENORM_INLINE_LAMBDA
+#define RENORM_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
+
 HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
@@ -221,17 +225,19 @@ HWY_NOINLINE void ForSingleUnits(Pass& pass, const NcsGeometry& geometry, const 
   const int64_t s = geometry.shape.s;
   if (current != nullptr) {
     const auto applier = pass.Appliers();
-    ForSingleRows(geometry, *current, reverse, [&](int64_t row, int64_t j, int64_t to_next) HWY_ATTR {
-      auto apply = applier(row, j, to_next);
-      WriteSingleRow<P>(apply, s);
-    });
+    ForSingleRows(geometry, *current, reverse,
+                  [&](int64_t row, int64_t j, int64_t to_next) RENORM_INLINE_LAMBDA {
+                    auto apply = applier(row, j, to_next);
+                    WriteSingleRow<P>(apply, s);
+                  });
   }
   if (next != nullptr) {
     const auto gatherer = pass.Gatherers();
-    ForSingleRows(geometry, *next, reverse, [&](int64_t row, int64_t j, int64_t to_next) HWY_ATTR {
-      auto gather = gatherer(row, j, to_next);
-      GatherSingleRow<P>(gather, s);
-    });
+    ForSingleRows(geometry, *next, reverse,
+                  [&](int64_t row, int64_t j, int64_t to_next) RENORM_INLINE_LAMBDA {
+                    auto gather = gatherer(row, j, to_next);
+                    GatherSingleRow<P>(gather, s);
+                  });
   }
 }
 
