@@ -152,7 +152,7 @@ class JpegReader {
     has_scans_ = jpeg_has_multiple_scans(&session_.info) != 0;
   }
 
-  // What pixels() takes, and afterwards turning them upright.
+  // The memory of pixels() and of turning them upright afterwards.
   int64_t decoding_bytes() const {
     const int64_t pixels = int64_t{3} * session_.info.output_width * session_.info.output_height;
     return pixels + std::max(coefficient_bytes(), orientation() == 1 ? 0 : pixels);

@@ -149,7 +149,7 @@ class PngReader {
   // Before the functions below.
   void choose_output() { check(choose_format(session_, &passes_)); }
 
-  // What pixels() takes, and afterwards turning them upright.
+  // The memory of pixels() and of turning them upright afterwards.
   int64_t decoding_bytes(ImageSize size) {
     const int64_t turned = orientation() == 1 ? 0 : 3;
     return size.width * size.height * (png_get_channels(session_.png, session_.info) + turned);
