@@ -62,16 +62,26 @@ def warn_once(subject: str, text: str) -> None:
 class Checked(torch.nn.Module):
     """The base of BatchRenorm, which has the attributes."""
 
+    def _called(self) -> str:
+        """The layer in an error, in TorchScript without its name."""
+        called = self._kind
+        if not torch.jit.is_scripting():
+            called = self._who()
+        return called
+
     def _check_shape(self, input: Tensor, residual: Optional[Tensor]) -> None:
         rank = input.dim()
         low, high = self._ranks
         if rank < low or rank > high:
-            raise ValueError(f"{self._kind}: input must be {self._shapes}, got {rank} dimension(s)")
+            raise ValueError(f"{self._called()}: input must be {self._shapes}, got {rank} dimension(s)")
         if not input.is_floating_point():
-            raise TypeError(f"{self._kind}: input must have a floating dtype, got {input.dtype}")
+            raise TypeError(f"{self._called()}: input must have a floating dtype, got {input.dtype}")
+        # 2^-150, half of the smallest float32 above 0: this and smaller numbers round to 0.
+        if self.eps <= 7.006492321624085e-46 and input.dtype != torch.float64:
+            raise ValueError(f"{self._called()}: eps must be > 0 as a float32, got {self.eps}")
         if residual is not None and not torch.jit.is_tracing():
             if residual.shape != input.shape or residual.dtype != input.dtype:
-                raise ValueError(f"{self._kind}: residual must have the shape and the dtype of the input")
+                raise ValueError(f"{self._called()}: residual must have the shape and the dtype of the input")
 
     def _check_input(self, input: Tensor, residual: Optional[Tensor]) -> None:
         self._check_shape(input, residual)
@@ -87,11 +97,11 @@ class Checked(torch.nn.Module):
             examples = self.group_size
             if batch % examples != 0:
                 raise ValueError(
-                    f"{self._kind}: group_size must divide the batch, got group_size {examples} and a batch of {batch}"
+                    f"{self._called()}: group_size must divide the batch, got group_size {examples} and a batch of {batch}"
                 )
         if examples == 1 and input.numel() == batch * self.num_features:
             raise ValueError(
-                f"{self._kind}: input must have more than one value per channel and group when it is normalized with its "
+                f"{self._called()}: input must have more than one value per channel and group when it is normalized with its "
                 f"own statistics, got shape {input.shape} and group_size {self.group_size}; use a larger batch or "
                 "group_size, or eval()"
             )
@@ -117,10 +127,7 @@ class Checked(torch.nn.Module):
             return
         problem = self._misfit(input)
         if len(problem) > 0:
-            who = self._kind
-            if not torch.jit.is_scripting():
-                who = self._who()
-            raise RuntimeError(f"{who}: {problem}")
+            raise RuntimeError(f"{self._called()}: {problem}")
 
     @torch.jit.unused
     def _check_averages(self, mean: Tensor, std: Tensor) -> None:

@@ -4,6 +4,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
+from . import _tensors
 from ._averages import all_reduce
 from ._checks import check_module, checked_option
 from .clip import ClipSchedule, whole_number
@@ -145,7 +146,7 @@ def _add_up(waiting: List[BatchRenorm], group: Any) -> None:
     """Adds what all ranks have collected, in one all-reduce."""
     parts = [torch.cat([layer.collected.flatten(), layer.collected_groups.to(layer.collected.dtype).reshape(1)])
              for layer in waiting]
-    sums = torch.cat([part.to(parts[0].dtype) for part in parts])
+    sums = torch.cat([part.to(_tensors.widest(part.device)) for part in parts])
     all_reduce(sums, group)
     for layer, part in zip(waiting, sums.split([len(part) for part in parts])):
         layer.collected.copy_(part[:-1].reshape(layer.collected.shape))

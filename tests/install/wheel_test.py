@@ -67,6 +67,17 @@ assert run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--no-buil
 (installed,) = scratch.glob("venv/lib/python*/site-packages/renorm/librenorm.so")
 assert run(python, pathlib.Path(__file__).with_name("training_step.py"), installed)
 
+# tools/venv does the same in one command.
+(scratch / "source/tools").mkdir()
+shutil.copy(source / "tools/venv", scratch / "source/tools")
+environment["PYTHON"] = sys.executable
+made = subprocess.run([scratch / "source/tools/venv", scratch / "made"], cwd=scratch, env=environment, text=True,
+                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+print(made.stdout, end="")
+assert made.returncode == 0 and "PyTorch" in made.stdout and "bin/activate" in made.stdout, made.stdout
+(installed,) = scratch.glob("made/lib/python*/site-packages/renorm/librenorm.so")
+assert run(scratch / "made/bin/python", pathlib.Path(__file__).with_name("training_step.py"), installed)
+
 # Problems are one sentence.
 environment["RENORM_PREBUILT"] = str(scratch / "librenorm.so")
 failed = subprocess.run(build, cwd=scratch, env=environment, text=True, capture_output=True)

@@ -169,6 +169,22 @@ class Checks(unittest.TestCase):
         self.assertIn("step: skipped, torchvision is not installed", out)
 
 
+@unittest.skipUnless(hasattr(torch, "compile"), "no torch.compile")
+class Compiled(unittest.TestCase):
+    def test_shows_every_competitor_eager_and_compiled(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "bench.json"
+            code, out, err = called("--quick", "--only", "compile", "--fresh-memory", "--json", str(file))
+            self.assertEqual(code, 0, err)
+            record = json.loads(file.read_text())
+        if "compile" in record["skipped"]:
+            self.skipTest(record["skipped"]["compile"])
+        figures = record["results"]["compile"]["cases"][0]["figures"]
+        self.assertEqual(set(figures), {"ours", "batch_norm_relu", "ours_compiled", "batch_norm_relu_compiled",
+                                        "tensor_ops_compiled"})
+        self.assertIn(record["results"]["compile"]["inductor"], out)
+
+
 class Timing(unittest.TestCase):
     def test_every_round_runs_every_competitor_once(self):
         calls = []

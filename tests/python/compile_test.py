@@ -59,6 +59,8 @@ class Compile(Case):
                 layer.got = [y.detach(), x.grad, layer.weight.grad, layer.bias.grad, layer.running_mean, layer.running_std]
             for one, other in zip(compiled.got, eager.got):
                 self.close(one, other, 1e-5)
+            if step == 9:  # the whole ramp with one batch size
+                self.assertEqual(len(graphs), 1)
         self.assertEqual(compiled.num_batches_tracked.item(), 14)
         self.assertEqual(compiled.clip_counts.tolist(), eager.clip_counts.tolist())
         self.assertLessEqual(len(graphs), 2)  # the second has a symbolic batch size

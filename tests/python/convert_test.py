@@ -5,8 +5,10 @@ usage: PYTHONPATH=python [RENORM_LIBRARY=librenorm.so|none] python3 convert_test
 import copy
 import gc
 import io
+import re
 import unittest
 import warnings
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -240,6 +242,18 @@ class Convert(Case):
                 text = f"renorm.{function.__name__}: model must be a torch.nn.Module, got "
                 with self.assertRaisesRegex(TypeError, text):
                     function(model)
+
+    @unittest.skipIf(torchvision is None, "no torchvision")
+    def test_the_lines_of_the_readme(self):
+        readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+        (lines,) = re.findall(r"```python\n(.*?)```", readme, re.S)
+        names = {}
+        exec(lines, names)
+        found = [layer for _, layer in renorm.layers(names["model"])]
+        self.assertEqual(len(found), 53)
+        self.assertEqual({type(layer) for layer in found}, {BatchRenorm2d})
+        self.assertFalse(any(isinstance(module, nn.BatchNorm2d) for module in names["model"].modules()))
+        self.assertEqual(found[0].clip, ClipSchedule.paper(20000))
 
     @unittest.skipIf(torchvision is None, "no torchvision")
     def test_torchvision(self):

@@ -86,6 +86,14 @@ def collect(rank, folder, broadcast, mode):
     with renorm.deferred(model):  # without DistributedDataParallel no other rank takes part
         if rank == 0:
             model(batch(2))
+    # A process group instead of DistributedDataParallel: the mean over its ranks, with all digits of each layer.
+    alone = nn.ModuleList([BatchRenorm1d(5, momentum=1.0, clip=ramp(), dtype=dtype) for dtype in (torch.float, torch.double)])
+    with renorm.deferred(alone, process_group=dist.group.WORLD):
+        for layer in alone:
+            layer(batch(3)[rank * 8:][:8].to(layer.running_mean.dtype))
+        if rank == 0:
+            alone[1](batch(4)[:8])
+    torch.save([layer.running_mean for layer in alone], f"{folder}/group{rank}.pt")
     finish()
 
 
@@ -115,6 +123,12 @@ class Parallel(Case):
                     expected = torch.stack([rows.mean(0) for rows in seen]).mean(0)
                     for rank in range(RANKS):
                         self.close(torch.load(f"{folder}/{rank}.pt"), expected, 1e-10)
+                    parts = [rows.mean(0) for rows in (batch(3)[:8], batch(3)[8:], batch(4)[:8])]
+                    single, double = sum(parts[:2]) / 2, sum(parts) / 3
+                    for rank in range(RANKS):
+                        got = torch.load(f"{folder}/group{rank}.pt")
+                        self.close(got[0], single.float(), 1e-6)
+                        self.close(got[1], double, 1e-10)
 
     def test_they_are_those_of_one_process_with_a_group_per_rank(self):
         first, _ = self.run_ranks(False, "immediate")

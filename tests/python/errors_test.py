@@ -47,6 +47,20 @@ class Errors(Case):
             model(torch.randn(4, 4, 5, 5))
         with self.assertRaisesRegex(RuntimeError, "renorm.BatchRenorm2d '0.0': the batch statistics of channel 0 are not"):
             model(torch.full((4, 3, 5, 5), float("inf")))
+        layer = model[0][0]
+        with self.assertRaisesRegex(ValueError, "renorm.BatchRenorm2d '0.0': residual must"):
+            layer(torch.randn(4, 3, 5, 5), torch.randn(4, 3, 5, 4))
+        layer.group_size = 3
+        for x, kind, text in [
+            (torch.randn(4, 3), ValueError, "input must be"),
+            (torch.ones(4, 3, 5, 5, dtype=torch.int64), TypeError, "input must have a floating dtype"),
+            (torch.randn(4, 3, 5, 5), ValueError, "group_size must divide"),
+        ]:
+            with self.subTest(text=text), self.assertRaisesRegex(kind, "renorm.BatchRenorm2d '0.0': " + text):
+                model(x)
+        layer.group_size = 0
+        with self.assertRaisesRegex(ValueError, "renorm.BatchRenorm2d '0.0': input must have more than one value"):
+            model(torch.randn(1, 3, 1, 1))
 
     def test_input(self):
         layer = BatchRenorm2d(3, group_size=4)
@@ -97,6 +111,22 @@ class Errors(Case):
             self.assertEqual(call(torch.randn(4, 3, 5, 5)).shape, (4, 3, 5, 5))
         with self.assertRaisesRegex(RuntimeError, "a float64 layer takes float64 input only"):
             BatchRenorm2d(3, dtype=torch.double)(torch.randn(4, 3, 5, 5))
+
+    def test_eps_that_rounds_to_zero(self):
+        """A channel that is constant would become NaN."""
+        for eps, dtype, refused in ((1e-50, torch.float32, True), (7e-46, torch.float32, True), (1e-44, torch.float32, False),
+                                    (1e-50, torch.bfloat16, True), (1e-50, torch.float64, False)):
+            held = torch.float64 if dtype == torch.float64 else torch.float32
+            for training in (True, False):
+                layer = BatchRenorm2d(3, eps, clip=ramp(), dtype=held).train(training)
+                for call in (layer, torch.jit.script(layer)):
+                    with self.subTest(eps=eps, dtype=dtype, training=training, call=type(call).__name__):
+                        x = torch.zeros(4, 3, 2, 2, dtype=dtype)
+                        if refused:
+                            with self.assertRaisesRegex(Exception, "BatchRenorm2d: eps must be > 0 as a float32, got "):
+                                call(x)
+                        else:
+                            self.assertTrue(call(x).isfinite().all())
 
     def test_bad_averages(self):
         for value in (0.0, -1.0, float("nan")):
