@@ -53,7 +53,7 @@ struct BatchRenormResult {
   at::Tensor r;  // after clipping; carries no gradient
   at::Tensor d;  // after clipping; carries no gradient
   // With a residual and ReLU, where the ReLU stops the gradient: one bit per value of output, in memory
-  // order, lowest bit first; then seven zero bytes, and one that tells the order (1: channels last).
+  // order, lowest bit first; then seven zero bytes, and one for the order (1: channels last).
   // Otherwise empty.
   at::Tensor mask;
 };

@@ -35,7 +35,7 @@ struct GatherMoments {
   static constexpr bool kActive = true;
   const T* HWY_RESTRICT x;
   LaneMoments<P>& total;
-  int64_t next;  // from this row to the one gathered next
+  int64_t next;  // from this row to the one gathered next, or to later values of this one
   Vec<P> shift;
   VectorSums<P> sums;
 

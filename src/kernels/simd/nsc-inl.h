@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace renorm::kernels {
 namespace HWY_NAMESPACE {
 
-// The same while sums are gathered from several places at once.
+// kAhead while sums are gathered from several places at once.
 template <typename T>
 constexpr int64_t kGatherAhead = kAhead<T> / 2;
 

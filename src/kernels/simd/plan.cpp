@@ -69,8 +69,9 @@ NcsPlan plan_ncs(const Traffic& traffic, const Groups& groups) {
 NcsPlan plan_ncs_backward(const Traffic& traffic, const Groups& groups, bool may_stream) {
   NcsPlan plan = plan_ncs(traffic, groups);
   const int64_t s = traffic.shape.s;
-  plan.stream = plan.stream && may_stream;
+  // By size alone: the order of additions does not depend on where the outputs lie.
   plan.single = !plan.stream && s >= kMinSingleRowOfBackward && s <= kMaxSingleRow;
+  plan.stream = plan.stream && may_stream;
   plan.runs = plan.runs && !plan.single;
   return plan;
 }

@@ -74,7 +74,8 @@ struct NoApply {
   static constexpr bool kActive = false;
 };
 
-// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n);
+// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n), and the
+// vector at i without its first `done` values with StepRest(i, done);
 // Begin and End surround at most kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n),
 // and whole aligned lines of it with StreamStep. The two work on different rows of s values, independently.
 template <typename P, class Gather, class Apply>
@@ -203,7 +204,8 @@ HWY_INLINE void WriteSingleRow(Apply& apply, int64_t s) {
   if (i < s) apply.Step(s - lanes);
 }
 
-// Calls row(offset, j, next) for the rows of a unit, example by example; `next` as in ForUnits.
+// Calls row(offset, j, next) for the rows of a unit, example by example. `next` leads to the channel's row of the
+// next example, also after the last one.
 template <class Row>
 HWY_INLINE void ForSingleRows(const NcsGeometry& geometry, const NcsUnit& unit, bool reverse,
                               const Row& row) {

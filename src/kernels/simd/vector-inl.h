@@ -188,8 +188,8 @@ HWY_INLINE void PrefetchEnds(const T* p, int64_t count, int64_t distance) {
 }
 
 // Writes values [done, s) of a row, less than a vector: with a whole vector that ends with the row, if there
-// is room for it, because masked stores are slow on some CPUs. The values that it writes again do not change.
-// Not so into a line that was streamed.
+// is room for it, because StoreN goes through memory. The values that it writes again do not change. Not so
+// into a line that was streamed.
 template <class Apply>
 HWY_INLINE void WriteTail(Apply& apply, int64_t done, int64_t s, int64_t lanes) {
   if (!Apply::kStreams && s >= lanes) {
