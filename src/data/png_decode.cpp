@@ -146,14 +146,17 @@ class PngReader {
     return exif_orientation(block, size);
   }
 
-  // Before the functions below.
-  void choose_output() { check(choose_format(session_, &passes_)); }
-
-  // The memory of pixels() and of turning them upright afterwards.
+  // The memory of choose_output(), pixels() and of turning them upright afterwards.
   int64_t decoding_bytes(ImageSize size) {
+    const bool has_alpha = (png_get_color_type(session_.png, session_.info) & PNG_COLOR_MASK_ALPHA) != 0 ||
+                           png_get_valid(session_.png, session_.info, PNG_INFO_tRNS) != 0;
     const int64_t turned = orientation() == 1 ? 0 : 3;
-    return size.width * size.height * (png_get_channels(session_.png, session_.info) + turned);
+    constexpr int64_t kRowBytes = 2 * 8;  // libpng keeps two rows of at most 8 bytes per pixel
+    return size.width * size.height * ((has_alpha ? 4 : 3) + turned) + size.width * kRowBytes;
   }
+
+  // Before pixels().
+  void choose_output() { check(choose_format(session_, &passes_)); }
 
   Image pixels(ImageSize size) {
     Image image = blank_image(size.width, size.height, png_get_channels(session_.png, session_.info));
@@ -186,8 +189,8 @@ StoredImage decode_png(const std::string& bytes, const std::string& file, const 
   check_pixels(stored.size, file, limits);
   stored.orientation = reader.orientation();
   if (part == DecodePart::kHeader) return stored;
-  reader.choose_output();
   stored.share = DecodeShare(reader.decoding_bytes(stored.size));
+  reader.choose_output();
   stored.image = reader.pixels(stored.size);
   return stored;
 }
