@@ -202,9 +202,8 @@ void run(const ReportOptions& options) {
 
 }  // namespace
 
-void write_report(const record::Results& results, const std::string& folder, const std::string& file,
-                  Links links) {
-  write_atomically(file, report::html(results, extras_of(results, folder)), links);
+std::string report_page(const record::Results& results, const std::string& folder) {
+  return report::html(results, extras_of(results, folder));
 }
 
 Command add_report(CLI::App& program) {

@@ -300,8 +300,9 @@ void run(ReproduceOptions options) {
   }
   const record::Results& results = reproduced.results;
   const std::string report = fmt::format("{}/{}", request.folder, kReportFile);
+  const std::string page = report_page(results, request.folder);
   reproduced.lock->check();
-  write_report(results, request.folder, report, Links::kReplace);
+  write_atomically(report, page, Links::kReplace);
   if (options.json) {
     fmt::print("{}", to_json(results));
   } else {

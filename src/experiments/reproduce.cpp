@@ -152,11 +152,12 @@ class Session {
     int code = 0;
     while (!child.ended(&code)) {
       check_stop();
+      lock_->check();
       std::this_thread::sleep_for(kPause);
     }
     lock_->check();
     const std::string problem = code == 0 ? "" : explained(code, log);
-    std::filesystem::remove(log);
+    if (code < 128) std::filesystem::remove(log);  // otherwise the sentence names it
     if (code != 0) throw_for_exit_code(code, problem);
   }
 
@@ -238,6 +239,7 @@ class Session {
   void save() {
     lock_->check();
     gather(request_.folder, &results_);
+    lock_->check();  // gathering takes a while
     write_atomically(fmt::format("{}/{}", request_.folder, kResultsFile), to_json(results_), Links::kReplace);
   }
 
