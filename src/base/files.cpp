@@ -78,20 +78,6 @@ bool is_link(const fs::path& path) {
   return fs::is_symlink(fs::symlink_status(path, error));
 }
 
-// With kFollow the end of the links, so that replacing the file does not replace a link.
-std::string final_path(const std::string& path, Links links) {
-  if (links == Links::kReplace) return path;
-  fs::path target = path;
-  for (int i = 0; i < kMaxLinks; ++i) {
-    if (!is_link(target)) break;
-    std::error_code error;
-    const fs::path next = fs::read_symlink(target, error);
-    if (error) break;
-    target = next.is_absolute() ? next : target.parent_path() / next;
-  }
-  return target.string();
-}
-
 struct Temporary {
   Descriptor descriptor;
   std::string path;
@@ -158,6 +144,19 @@ bool cut(int descriptor, int64_t size) {
 }
 
 }  // namespace
+
+std::string final_path(const std::string& path, Links links) {
+  if (links == Links::kReplace) return path;
+  fs::path target = path;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    if (!is_link(target)) break;
+    std::error_code error;
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) break;
+    target = next.is_absolute() ? next : target.parent_path() / next;
+  }
+  return target.string();
+}
 
 std::string read_file(const std::string& path, int64_t limit) {
   // Without O_NONBLOCK, opening a pipe would wait for a writer. For regular files it has no effect.

@@ -20,6 +20,9 @@ std::string read_opened(int descriptor, const std::string& path, int64_t limit);
 // itself.
 enum class Links { kFollow, kReplace };
 
+// The file that is written: with kFollow the end of the links, so that replacing it does not replace a link.
+std::string final_path(const std::string& path, Links links);
+
 // Throws OutputError unless `path` can be created or replaced now. Leaves nothing behind.
 void check_writable(const std::string& path, Links links = Links::kFollow);
 
@@ -60,7 +63,7 @@ class LineFile {
   void append(const std::string& line);
   void sync();  // waits until everything is on disk; throws IoError
   int64_t size() const { return size_; }
-  // Whether the path still leads to this file, and the file has what was appended and nothing more.
+  // Whether the path still leads to this file, and the file has the length of what was appended.
   bool is_intact() const;
 
  private:

@@ -67,8 +67,9 @@ bool is_results(const std::string& path) {
 }  // namespace
 
 void check_not_of_run(const std::string& path, const std::string& flag) {
+  // A path that leads to nothing stays relative, and its last link is not resolved, without these.
   std::error_code error;
-  const fs::path target = fs::weakly_canonical(path, error);
+  const fs::path target = fs::weakly_canonical(fs::absolute(final_path(path, Links::kFollow), error), error);
   if (error) return;  // check_writable() reports it
   for (fs::path folder : {target, fs::absolute(path, error)}) {
     while (folder.has_relative_path()) {

@@ -59,6 +59,16 @@ for command in eval report data; do
   complains "belongs to the run in"
   ln -sf run/metrics.jsonl "$work/link"
   to 2 "$work/link" --force
+  # Those that are missing have no other name either.
+  rm -rf "$work/partial"
+  cp -r "$work/run2" "$work/partial"
+  rm "$work/partial/summary.csv"
+  ln -sf partial/summary.csv "$work/dangling"
+  to 2 "$work/dangling" --force
+  complains "belongs to the run in"
+  (cd "$work/partial" && to 2 summary.csv --force && exit "$failures") || fail "$command: a relative path"
+  complains "belongs to the run in"
+  [ ! -e "$work/partial/summary.csv" ] || fail "$command made a file of a run"
   [ "$before" = "$(state "$work/run")$(state "$work/run2")" ] || fail "$command changed a run"
   to 0 "$work/run/mine.$command"
   to 0 "$work/run/mine.$command"
