@@ -52,8 +52,9 @@ void check_unedited(const Config& file, const Config& run, const RunPaths& paths
 
 void check_same_run(const std::string& file, const std::string& id, const StoredRun& run) {
   if (id.empty() || run.id.empty() || id == run.id) return;
-  throw DataError(fmt::format("'{}' belongs to run {}, the newest checkpoint to run {}; restore '{}'",
-                              printable(file), id, run.id, printable(file)));
+  throw DataError(fmt::format("'{}' belongs to run {}, {} to run {}; restore '{}'", printable(file), id,
+                              run.checkpoint ? "the newest checkpoint" : "config.toml", run.id,
+                              printable(file)));
 }
 
 // The first `bytes` of a file of lines. Those that follow were written after the checkpoint and are cut when
@@ -70,6 +71,28 @@ std::string read_lines(const std::string& path, int64_t bytes) {
                               long_enough ? fmt::format("has no end of a line after {} bytes", bytes)
                                           : fmt::format("has {} bytes instead of {}", text.size(), bytes),
                               long_enough ? "altered" : "truncated or replaced"));
+}
+
+// Before the first checkpoint a run starts again with empty records, so those that exist must be its own.
+void check_first_records(const RunPaths& paths, const StoredRun& run) {
+  const auto first_line = [](const std::string& path) {
+    std::string text;
+    try {
+      text = read_file(path);
+    } catch (const MissingInputError&) {
+      return text;
+    }
+    return text.substr(0, text.find('\n'));
+  };
+  const std::string metrics = first_line(paths.metrics);
+  if (!metrics.empty()) {
+    check_same_run(paths.metrics, record::parse_metrics(metrics + "\n", paths.metrics).run().value_or(""),
+                   run);
+  }
+  const std::string summary = first_line(paths.summary);
+  if (summary.empty() || summary == record::summary_csv_header()) return;
+  throw DataError(fmt::format("'{}' is no summary of a run; restore it, or remove it to start again",
+                              printable(paths.summary)));
 }
 
 void check_records(const RunPaths& paths, const StoredRun& run) {
@@ -96,7 +119,10 @@ StoredRun read_run(const RunPaths& paths) {
   read_checkpoint(paths, &run);
   run.id = run.checkpoint ? run.checkpoint->state.run.value_or(stored.id) : stored.id;
   run.config = stored.config;
-  if (!run.checkpoint) return run;
+  if (!run.checkpoint) {
+    check_first_records(paths, run);
+    return run;
+  }
   check_same_run(paths.config, stored.id, run);
   check_unedited(stored.config, run.checkpoint->state.config, paths);
   run.config = with_free_settings(run.checkpoint->state.config, stored.config, stored.given);

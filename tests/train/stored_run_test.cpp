@@ -113,6 +113,22 @@ TEST_F(StoredRunFiles, FilesOfAnotherRunAreRefused) {
   }
 }
 
+// A run without a checkpoint starts again, with empty records.
+TEST_F(StoredRunFiles, RecordsOfOthersAreNotEmptiedBeforeTheFirstCheckpoint) {
+  fs::remove_all(path("checkpoints"));
+  const std::string metrics = read_file(path("metrics.jsonl")), summary = read_file(path("summary.csv"));
+  const std::string id = run_id_of(read_file(path("config.toml")));
+  replace("metrics.jsonl", id, "0123456789abcdef");
+  expect_parts(refusal<DataError>(), {path("metrics.jsonl"), "0123456789abcdef", "config.toml", id});
+  write_atomically(path("metrics.jsonl"), "precious\n");
+  expect_parts(refusal<DataError>(), {path("metrics.jsonl")});
+  write_atomically(path("metrics.jsonl"), metrics);
+  write_atomically(path("summary.csv"), "precious");
+  expect_parts(refusal<DataError>(), {path("summary.csv"), "restore it"});
+  write_atomically(path("summary.csv"), summary);
+  EXPECT_EQ(finish("run", /*resume=*/true).steps, 20);
+}
+
 TEST_F(StoredRunFiles, OtherSettingsAreRefusedWithNothingChanged) {
   RunRequest other = request("run", /*resume=*/true);
   other.config.lr = 0.5;
