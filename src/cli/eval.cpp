@@ -293,6 +293,11 @@ void run(const EvalOptions& options) {
     throw UsageError(fmt::format("--extra-rows needs a model that reads rows, lstm; the run has {}",
                                  printable(run.state.config.model)));
   }
+  if (options.batch_statistics) {  // before the data, which may take long to open
+    const data::SamplerSpec sampler = sampler_of(options);
+    check_minibatch(run.state, sampler,
+                    sampler.minibatch() > 0 ? sampler.minibatch() : run.state.config.minibatch);
+  }
   const Examined data = examined(run, options, open);
   const std::string note = data::one_class_note(data.spec, data.classes);
   if (!note.empty()) progress.print("note: " + note);

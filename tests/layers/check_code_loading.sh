@@ -12,7 +12,7 @@ failures=0
 expect() {
   local found
   found=$(xargs grep -nE -e "$2" /dev/null <<<"$1" |
-    grep -vE '^[^:]+:[0-9]+: *(//|# )' | sed -E 's/:[0-9]+: */: /' || true)
+    grep -vE '^[^:]+\.(h|cpp):[0-9]+: *//|^[^:]+\.py:[0-9]+: *#' | sed -E 's/:[0-9]+: */: /' || true)
   [ "$found" = "$3" ] && return
   printf "lines with '%s':\n%s\nexpected:\n%s\n" "$2" "$found" "$3"
   failures=$((failures + 1))

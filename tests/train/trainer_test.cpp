@@ -92,6 +92,11 @@ TEST_F(DoubleTrainer, GivesTheSameInBothMemoryFormats) {
 // side, and its gradient comes or goes: the share of one position of one example, of order one, at the
 // learning rate. The bound is ten of them that last for the whole training. Without a kink in reach the
 // difference is 1e-6.
+double kink_bound(const Trainer& trainer, int steps) {
+  const auto values = static_cast<double>(trainer.pass() * trainer.dataset().train->pixels());
+  return 10.0 * trainer.config().lr * steps / values;
+}
+
 TEST(Trainer, GivesTheSameInFloatUpToKinksOfRelus) {
   Trainer whole = tiny_trainer();
   Trainer groups = tiny_trainer([](Config& config) { config.chunk = 4; });
@@ -101,10 +106,17 @@ TEST(Trainer, GivesTheSameInFloatUpToKinksOfRelus) {
   EXPECT_EQ(uneven.pass(), 12);
   constexpr int kSteps = 50;
   for (Trainer* trainer : {&whole, &groups, &uneven}) take_steps(*trainer, kSteps);
-  const auto values = static_cast<double>(whole.pass() * whole.dataset().train->pixels());
-  const double bound = 10.0 * whole.config().lr * kSteps / values;
+  const double bound = kink_bound(whole, kSteps);
   EXPECT_LE(difference(groups, whole), bound);
   EXPECT_LE(difference(uneven, whole), bound);
+}
+
+TEST(Trainer, GivesTheSameInFloatInBothMemoryFormatsUpToKinksOfRelus) {
+  Trainer nchw = tiny_trainer([](Config& config) { config.memory_format = MemoryFormat::kNchw; });
+  Trainer last = tiny_trainer([](Config& config) { config.memory_format = MemoryFormat::kChannelsLast; });
+  constexpr int kSteps = 10;
+  for (Trainer* trainer : {&nchw, &last}) take_steps(*trainer, kSteps);
+  EXPECT_LE(difference(last, nchw), kink_bound(nchw, kSteps));
 }
 
 TEST(Trainer, LearnsTheTinySet) {
