@@ -75,7 +75,7 @@ HWY_INLINE void AddRows(const GradientData<T>& data, int64_t stride, int64_t c,
   i = head;
   for (; i + lanes <= c; i += lanes) {
     step(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
+        i, [](const T* p) HWY_ATTR { return LoadData(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   if (i < c) {
     const int64_t n = c - i;
@@ -118,7 +118,7 @@ struct RowGradient {
   template <class Put>
   HWY_INLINE void At(int64_t i, const Put& put) const {
     At(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); }, put);
+        i, [](const T* p) HWY_ATTR { return LoadData(p); }, [](const P* p) HWY_ATTR { return Load(p); }, put);
   }
   HWY_INLINE int64_t Head(int64_t c) const {
     return kStream || next != 0 ? ElementsToLine(dx != nullptr ? dx : dresidual, c) : 0;
@@ -172,7 +172,7 @@ struct RowGradient {
     int64_t i = 0;
     for (; i + lanes <= c; i += lanes) {
       step(
-          i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
+          i, [](const T* p) HWY_ATTR { return LoadData(p); }, [](const P* p) HWY_ATTR { return Load(p); },
           [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
     }
     if (i < c) {

@@ -48,7 +48,7 @@ HWY_INLINE void AddRows(const T* HWY_RESTRICT x, int64_t stride, int64_t c, cons
   }
   i = head;
   for (; i + lanes <= c; i += lanes) {
-    step(i, [](const T* p, Vec<P> centre) HWY_ATTR { return hn::Sub(Load(p), centre); });
+    step(i, [](const T* p, Vec<P> centre) HWY_ATTR { return hn::Sub(LoadData(p), centre); });
   }
   // Lanes beyond the last channel hold values that are never read.
   if (i < c) {
@@ -84,7 +84,7 @@ struct RowOutput {
   }
   HWY_INLINE Output<P> At(int64_t i) const {
     return At(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); });
+        i, [](const T* p) HWY_ATTR { return LoadData(p); }, [](const P* p) HWY_ATTR { return Load(p); });
   }
   // With a mask a row starts at a cache line, so that vectors fill whole bytes.
   HWY_INLINE int64_t Head(int64_t c) const {
@@ -143,8 +143,8 @@ struct RowOutput {
     int64_t i = 0;
     for (; i + lanes <= c; i += lanes) {
       step(
-          i, lanes, [](const T* p) HWY_ATTR { return Load(p); }, [](const P* p) HWY_ATTR { return Load(p); },
-          [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
+          i, lanes, [](const T* p) HWY_ATTR { return LoadData(p); },
+          [](const P* p) HWY_ATTR { return Load(p); }, [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
     }
     if (i < c) {
       const int64_t n = c - i;

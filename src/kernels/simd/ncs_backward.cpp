@@ -77,22 +77,26 @@ struct GatherGradient : GradientRow<T, kEnding> {
     PrefetchValues(this->x + i, n, next);
     PrefetchValues(this->dy + i, n, next);
   }
+  HWY_INLINE void FetchEnds(int64_t i, int64_t n) const {
+    PrefetchEnds(this->x + i, n, next);
+    PrefetchEnds(this->dy + i, n, next);
+  }
   HWY_INLINE void Begin() { sums.Clear(); }
   HWY_INLINE void Add(Vec<P> centred, Vec<P> gradient, int k) {
     sums.a[k] = hn::Add(sums.a[k], gradient);
     sums.b[k] = hn::MulAdd(gradient, centred, sums.b[k]);
   }
   HWY_INLINE void Step(int64_t i, int k) {
-    const Vec<P> centred = hn::Sub(Load(this->x + i), this->mean);
-    Add(centred, this->Masked(i, centred, [](const T* p) HWY_ATTR { return Load(p); }), k);
+    const Vec<P> centred = hn::Sub(LoadData(this->x + i), this->mean);
+    Add(centred, this->Masked(i, centred, [](const T* p) HWY_ATTR { return LoadData(p); }), k);
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
     const Vec<P> centred = KeepN<P>(hn::Sub(LoadN(this->x + i, n), this->mean), n);
     Add(centred, this->Masked(i, centred, [n](const T* p) HWY_ATTR { return LoadN(p, n); }), 1);
   }
   HWY_INLINE void StepRest(int64_t i, int64_t done) {
-    const Vec<P> centred = hn::Sub(Load(this->x + i), this->mean);
-    const Vec<P> gradient = this->Masked(i, centred, [](const T* p) HWY_ATTR { return Load(p); });
+    const Vec<P> centred = hn::Sub(LoadData(this->x + i), this->mean);
+    const Vec<P> gradient = this->Masked(i, centred, [](const T* p) HWY_ATTR { return LoadData(p); });
     Add(DropN<P>(centred, done), DropN<P>(gradient, done), 1);
   }
   HWY_INLINE void End(int64_t values) {
@@ -150,7 +154,7 @@ struct ApplyGradient : GradientRow<T, kEnding> {
   }
   HWY_INLINE void Step(int64_t i) {
     At(
-        i, [](const T* p) HWY_ATTR { return Load(p); }, [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
+        i, [](const T* p) HWY_ATTR { return LoadData(p); }, [](Vec<P> v, T* p) HWY_ATTR { Store(v, p); });
   }
   HWY_INLINE void StepN(int64_t i, int64_t n) {
     At(
@@ -159,7 +163,7 @@ struct ApplyGradient : GradientRow<T, kEnding> {
   }
   HWY_INLINE void StreamStep(int64_t i) {
     At(
-        i, [](const T* p) HWY_ATTR { return Load(p); },
+        i, [](const T* p) HWY_ATTR { return LoadData(p); },
         [](Vec<P> v, T* p) HWY_ATTR { kStream ? Stream(v, p) : Store(v, p); });
   }
 };

@@ -49,10 +49,13 @@ struct GatherMoments {
     sums.a[k] = hn::Add(sums.a[k], v);
     sums.b[k] = hn::MulAdd(v, v, sums.b[k]);
   }
-  HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(Load(x + i), shift), k); }
+  HWY_INLINE void Step(int64_t i, int k) { Add(hn::Sub(LoadData(x + i), shift), k); }
   HWY_INLINE void StepN(int64_t i, int64_t n) { Add(KeepN<P>(hn::Sub(LoadN(x + i, n), shift), n), 1); }
-  HWY_INLINE void StepRest(int64_t i, int64_t done) { Add(DropN<P>(hn::Sub(Load(x + i), shift), done), 1); }
+  HWY_INLINE void StepRest(int64_t i, int64_t done) {
+    Add(DropN<P>(hn::Sub(LoadData(x + i), shift), done), 1);
+  }
   HWY_INLINE void Fetch(int64_t i, int64_t n) const { PrefetchValues(x + i, n, next); }
+  HWY_INLINE void FetchEnds(int64_t i, int64_t n) const { PrefetchEnds(x + i, n, next); }
   HWY_INLINE void End(int64_t values) {
     sums.AddTo(total.sums, values);
     if (total.sums.count >= kChunk) total.Flush();
@@ -87,8 +90,11 @@ struct ApplyAffine {
         shift(hn::Set(Tag<P>(), affine.shift[c])),
         floor(FloorOf<P>(problem.activation)),
         next(to_next) {
-    if constexpr (kEnding == Ending::kResidual) residual = problem.residual + row;
     if (kStream && next != 0) PrefetchEnds(y, problem.shape.s, next);
+    if constexpr (kEnding == Ending::kResidual) {
+      residual = problem.residual + row;
+      if (next != 0) PrefetchEnds(residual, problem.shape.s, next);
+    }
   }
   template <class Load>
   HWY_INLINE Output<P> At(int64_t i, const Load& load) const {
@@ -96,7 +102,7 @@ struct ApplyAffine {
     return Finish<kEnding, P>(hn::Sub(load(x + i), mean), scale, shift, added, floor);
   }
   HWY_INLINE Output<P> At(int64_t i) const {
-    return At(i, [](const T* p) HWY_ATTR { return Load(p); });
+    return At(i, [](const T* p) HWY_ATTR { return LoadData(p); });
   }
   // The residual is read for the first time here, x for the second.
   HWY_INLINE void Fetch(int64_t i, int64_t n) const {

@@ -74,10 +74,11 @@ struct NoApply {
   static constexpr bool kActive = false;
 };
 
-// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n), and the
-// vector at i without its first `done` values with StepRest(i, done);
-// Begin and End surround at most kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n),
-// and whole aligned lines of it with StreamStep. The two work on different rows of s values, independently.
+// A Gather adds the vector at i to pair k of its sums with Step(i, k), the last n values with StepN(i, n),
+// and the vector at i without its first `done` values with StepRest(i, done). Begin and End surround at most
+// kChunk values. An Apply writes the output at i with Step(i) and StepN(i, n), and whole aligned lines of it
+// with StreamStep. Fetch(i, n), and FetchEnds(i, n) for less than a vector, prefetch what is needed later.
+// The two work on different rows of s values, independently.
 template <typename P, class Gather, class Apply>
 HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
   const int64_t lanes = Lanes<P>();
@@ -95,11 +96,18 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
       int64_t i = first;
       gather.Begin();
       if constexpr (Apply::kActive) {
+        // Line by line: bursts of lines that are streamed to several arrays take longer.
+        const int64_t line = std::max(lanes, Apply::kLine);
         for (; i + turn <= last && done + turn <= s; i += turn, done += turn) {
-          gather.Fetch(i, turn);
-          apply.Fetch(done, turn);
-          for (int k = 0; k < kUnroll; ++k) gather.Step(i + k * lanes, k);
-          for (int k = 0; k < kUnroll; ++k) apply.StreamStep(done + k * lanes);
+          for (int k = 0; k < kUnroll; ++k) {
+            const int64_t at = k * lanes;
+            if (at % line == 0) {
+              gather.Fetch(i + at, line);
+              apply.Fetch(done + at, line);
+            }
+            gather.Step(i + at, k);
+            apply.StreamStep(done + at);
+          }
         }
       }
       for (; i + turn <= last; i += turn) {
@@ -110,7 +118,10 @@ HWY_INLINE void ForRow(Gather& gather, Apply& apply, int64_t s) {
         gather.Fetch(i, lanes);
         gather.Step(i, 0);
       }
-      if (i < last) gather.StepN(i, last - i);
+      if (i < last) {
+        gather.FetchEnds(i, last - i);
+        gather.StepN(i, last - i);
+      }
       gather.End(last - first);
     }
   }
@@ -204,8 +215,8 @@ HWY_INLINE void WriteSingleRow(Apply& apply, int64_t s) {
   if (i < s) apply.Step(s - lanes);
 }
 
-// Calls row(offset, j, next) for the rows of a unit, example by example. `next` leads to the channel's row of the
-// next example, also after the last one.
+// Calls row(offset, j, next) for the rows of a unit, example by example. `next` leads to the channel's row of
+// the next example, also after the last one.
 template <class Row>
 HWY_INLINE void ForSingleRows(const NcsGeometry& geometry, const NcsUnit& unit, bool reverse,
                               const Row& row) {

@@ -17,7 +17,7 @@ void StreamCopy(const float* HWY_RESTRICT x, float* HWY_RESTRICT y, int64_t n) {
   const int64_t lanes = Lanes<float>();
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    for (int64_t k = 0; k < 4; ++k) Stream(Load(x + i + k * lanes), y + i + k * lanes);
+    for (int64_t k = 0; k < 4; ++k) hn::Stream(Load(x + i + k * lanes), Tag<float>(), y + i + k * lanes);
   }
   for (; i < n; ++i) y[i] = x[i];
   hwy::FlushStream();

@@ -69,6 +69,36 @@ HWY_INLINE Vec<float> Load(const BFloat16* p) {
   return WidenBits(hn::LoadU(TagBits16(), reinterpret_cast<const uint16_t*>(p)));
 }
 
+// Loads and streams a vector of the values of a tensor, which lie in outer caches or in memory. One that
+// fills a cache line goes in halves, because whole ones are slow on an AMD Zen 5 (docs/decisions/0046).
+#if HWY_MAX_BYTES == 64
+template <typename P>
+HWY_INLINE Vec<P> LoadFar(const P* p) {
+  const hn::Half<Tag<P>> half;
+  return hn::Combine(Tag<P>(), hn::LoadU(half, p + hn::Lanes(half)), hn::LoadU(half, p));
+}
+template <typename P>
+HWY_INLINE void StreamFar(Vec<P> v, P* p) {
+  const hn::Half<Tag<P>> half;
+  hn::Stream(hn::LowerHalf(half, v), half, p);
+  hn::Stream(hn::UpperHalf(half, v), half, p + hn::Lanes(half));
+}
+#else
+template <typename P>
+HWY_INLINE Vec<P> LoadFar(const P* p) {
+  return Load(p);
+}
+template <typename P>
+HWY_INLINE void StreamFar(Vec<P> v, P* p) {
+  hn::Stream(v, Tag<P>(), p);
+}
+#endif
+
+// Overloads, as of Load().
+HWY_INLINE Vec<float> LoadData(const float* p) { return LoadFar(p); }
+HWY_INLINE Vec<double> LoadData(const double* p) { return LoadFar(p); }
+HWY_INLINE Vec<float> LoadData(const BFloat16* p) { return Load(p); }
+
 // A vector of the single value at p.
 template <typename P>
 using One = hn::Vec<hn::CappedTag<P, 1>>;
@@ -86,8 +116,8 @@ HWY_INLINE void Store(Vec<float> v, BFloat16* p) {
 }
 
 // p is a multiple of the vector's size.
-HWY_INLINE void Stream(Vec<float> v, float* p) { hn::Stream(v, Tag<float>(), p); }
-HWY_INLINE void Stream(Vec<double> v, double* p) { hn::Stream(v, Tag<double>(), p); }
+HWY_INLINE void Stream(Vec<float> v, float* p) { StreamFar(v, p); }
+HWY_INLINE void Stream(Vec<double> v, double* p) { StreamFar(v, p); }
 // Highway streams 16 bytes at least, which is more than the narrow half of a vector of 128 bits.
 HWY_INLINE void Stream(Vec<float> v, BFloat16* p) {
   const TagBits16 d;
@@ -179,8 +209,8 @@ HWY_INLINE void PrefetchValues(const T* p, int64_t n, int64_t distance) {
   for (int64_t k = 0; k < n; k += kValuesPerLine<T>) PrefetchAt(p + k, distance);
 }
 
-// Prefetches the lines of the first and of the last value of the `count` values that are `distance` beyond p:
-// they are stored to, while the lines in between are streamed.
+// Prefetches the lines of the first and of the last value of the `count` values that are `distance` beyond p.
+// The ends of a row whose other lines are streamed are stored to.
 template <typename T>
 HWY_INLINE void PrefetchEnds(const T* p, int64_t count, int64_t distance) {
   PrefetchAt(p, distance);
