@@ -243,6 +243,13 @@ class Convert(Case):
                 with self.assertRaisesRegex(TypeError, text):
                     function(model)
 
+    def test_keeps_the_device(self):
+        model = renorm.convert(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).to("meta"))
+        self.assertTrue(all(tensor.is_meta for tensor in list(model.parameters()) + list(model.buffers())))
+        self.assertTrue(model(torch.empty(2, 3, 8, 8, device="meta")).is_meta)
+        with self.assertRaises(RuntimeError):
+            model(torch.empty(2, 3, 8, 8))
+
     @unittest.skipIf(torchvision is None, "no torchvision")
     def test_the_lines_of_the_readme(self):
         readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
