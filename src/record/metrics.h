@@ -147,6 +147,7 @@ struct Fields<EvaluationRecord> {
 // value that is not finite is written as null and read as NaN.
 std::string to_json_line(const StepRecord& record);
 std::string to_json_line(const EvaluationRecord& record);
+constexpr const char* kRecordStart = "{\"kind\":\"";  // of every such line
 
 struct Metrics {
   std::vector<StepRecord> steps;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "dist/rendezvous.h"
+#include "record/metrics.h"
 #include "train/checkpoint.h"
 
 namespace renorm::train {
@@ -43,11 +45,12 @@ bool is_temporary(const std::string& name) {
 // The folder in which the processes of a launch meet. It is there before rank 0 takes the lock.
 bool is_rendezvous(const std::string& name) { return name.rfind(dist::kRendezvousPrefix, 0) == 0; }
 
-// Also if the file does not exist. Every record and every evaluation is a line of metrics.jsonl.
-bool is_empty(const std::string& file) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(file, error);
-  return error == std::errc::no_such_file_or_directory || (!error && size == 0);
+// Every record and every evaluation is a line of metrics.jsonl.
+bool has_no_records(const RunPaths& paths) {
+  const std::string header = record::summary_csv_header();
+  const std::string summary = first_line(paths.summary, header);
+  return first_line(paths.metrics, record::kRecordStart).empty() &&
+         (summary.empty() || summary == header + "\n");
 }
 
 void clean_folder(const std::string& folder) {
@@ -66,6 +69,18 @@ RunPaths::RunPaths(const std::string& folder)
       checkpoints(folder + "/" + kCheckpoints),
       lock(folder + "/" + kLock) {}
 
+std::string first_line(const std::string& file, const std::string& start) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return "";
+  std::ifstream in(file, std::ios::binary);
+  std::string text;
+  std::getline(in, text);
+  if (!in.eof()) return text + "\n";
+  text.erase(text.find_last_not_of('\0') + 1);
+  const size_t common = std::min(text.size(), start.size());
+  return text.compare(0, common, start, 0, common) == 0 ? "" : text;
+}
+
 FolderContents contents_of(const RunPaths& paths) {
   const std::vector<std::string> names = list_folder(paths.folder);
   const auto has = [&names](const char* name) {
@@ -82,7 +97,7 @@ FolderContents contents_of(const RunPaths& paths) {
   };
   // A run takes the lock before it writes its settings; settings without a lock are somebody's own.
   const bool is_unstarted = has(kLock) && std::all_of(names.begin(), names.end(), is_own) &&
-                            is_empty(paths.metrics) && CheckpointFolder(paths.checkpoints).steps().empty();
+                            has_no_records(paths) && CheckpointFolder(paths.checkpoints).steps().empty();
   return is_unstarted ? FolderContents::kUnstarted : FolderContents::kRun;
 }
 

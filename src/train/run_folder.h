@@ -26,6 +26,11 @@ enum class FolderContents {
 };
 FolderContents contents_of(const RunPaths& paths);
 
+// The first line of the file, with its newline. Empty if there is no file, or if it has no newline and begins
+// with `start`: a process that is killed, or a loss of power, leaves a line of its own cut short or followed
+// by zeros.
+std::string first_line(const std::string& file, const std::string& start);
+
 // Throws OutputError if a file of the run or its folder of checkpoints is a link out of the run's folder.
 void check_inside(const RunPaths& paths);
 

@@ -75,22 +75,19 @@ std::string read_lines(const std::string& path, int64_t bytes) {
 
 // Before the first checkpoint a run starts again with empty records, so those that exist must be its own.
 void check_first_records(const RunPaths& paths, const StoredRun& run) {
-  const auto first_line = [](const std::string& path) {
-    std::string text;
-    try {
-      text = read_file(path);
-    } catch (const MissingInputError&) {
-      return text;
-    }
-    return text.substr(0, text.find('\n'));
-  };
-  const std::string metrics = first_line(paths.metrics);
+  const std::string metrics = first_line(paths.metrics, record::kRecordStart);
   if (!metrics.empty()) {
-    check_same_run(paths.metrics, record::parse_metrics(metrics + "\n", paths.metrics).run().value_or(""),
-                   run);
+    const bool is_cut = metrics.back() != '\n';
+    const record::Metrics first = record::parse_metrics(metrics + (is_cut ? "\n" : ""), paths.metrics);
+    if (first.steps.empty() && first.evaluations.empty()) {
+      throw DataError(fmt::format("'{}' has no records of a run; restore it, or remove it to start again",
+                                  printable(paths.metrics)));
+    }
+    check_same_run(paths.metrics, first.run().value_or(""), run);
   }
-  const std::string summary = first_line(paths.summary);
-  if (summary.empty() || summary == record::summary_csv_header()) return;
+  const std::string header = record::summary_csv_header();
+  const std::string summary = first_line(paths.summary, header);
+  if (summary.empty() || summary == header + "\n") return;
   throw DataError(fmt::format("'{}' is no summary of a run; restore it, or remove it to start again",
                               printable(paths.summary)));
 }

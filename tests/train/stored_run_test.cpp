@@ -6,6 +6,7 @@
 
 #include "base/errors.h"
 #include "base/files.h"
+#include "record/metrics.h"
 #include "run_support.h"
 #include "train/run_id.h"
 
@@ -120,13 +121,40 @@ TEST_F(StoredRunFiles, RecordsOfOthersAreNotEmptiedBeforeTheFirstCheckpoint) {
   const std::string id = run_id_of(read_file(path("config.toml")));
   replace("metrics.jsonl", id, "0123456789abcdef");
   expect_parts(refusal<DataError>(), {path("metrics.jsonl"), "0123456789abcdef", "config.toml", id});
-  write_atomically(path("metrics.jsonl"), "precious\n");
-  expect_parts(refusal<DataError>(), {path("metrics.jsonl")});
+  for (const char* text : {"precious\n", "precious", "\nprecious\n"}) {
+    write_atomically(path("metrics.jsonl"), text);
+    expect_parts(refusal<DataError>(), {path("metrics.jsonl")});
+  }
   write_atomically(path("metrics.jsonl"), metrics);
-  write_atomically(path("summary.csv"), "precious");
-  expect_parts(refusal<DataError>(), {path("summary.csv"), "restore it"});
+  for (const char* text : {"precious\n", "precious", "\nprecious\n"}) {
+    write_atomically(path("summary.csv"), text);
+    expect_parts(refusal<DataError>(), {path("summary.csv"), "restore it"});
+    fs::remove(path("metrics.jsonl"));
+    expect_parts(refusal<DataError>(), {path("summary.csv"), "restore it"});
+    EXPECT_NE(message_of<UsageError>([&] {
+                Recorder recorder;
+                run(request("run"), recorder);
+              }).find("run"),
+              std::string::npos);
+    EXPECT_EQ(read_file(path("summary.csv")), text);
+    write_atomically(path("metrics.jsonl"), metrics);
+  }
   write_atomically(path("summary.csv"), summary);
   EXPECT_EQ(finish("run", /*resume=*/true).steps, 20);
+}
+
+// What a process that is killed in its first write leaves, or a loss of power.
+TEST_F(StoredRunFiles, FirstLinesThatWereCutShortAreNoObstacle) {
+  const std::string metrics = read_file(path("metrics.jsonl")), header = record::summary_csv_header();
+  for (const std::string& first : {metrics.substr(0, 100), metrics.substr(0, 3), std::string(4096, '\0'),
+                                   metrics.substr(0, 100) + std::string(50, '\0'), std::string()}) {
+    for (const std::string& second : {header.substr(0, 20), std::string(10, '\0'), header, header + "\n"}) {
+      fs::remove_all(path("checkpoints"));
+      write_atomically(path("metrics.jsonl"), first);
+      write_atomically(path("summary.csv"), second);
+      EXPECT_EQ(finish("run", /*resume=*/true).steps, 20);
+    }
+  }
 }
 
 TEST_F(StoredRunFiles, OtherSettingsAreRefusedWithNothingChanged) {
