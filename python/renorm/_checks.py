@@ -97,12 +97,13 @@ class Checked(torch.nn.Module):
             examples = self.group_size
             if batch % examples != 0:
                 raise ValueError(
-                    f"{self._called()}: group_size must divide the batch, got group_size {examples} and a batch of {batch}"
+                    f"{self._called()}: group_size must divide the batch, got group_size {examples} and a batch of "
+                    f"{batch}"
                 )
         if examples == 1 and input.numel() == batch * self.num_features:
             raise ValueError(
-                f"{self._called()}: input must have more than one value per channel and group when it is normalized with its "
-                f"own statistics, got shape {input.shape} and group_size {self.group_size}; use a larger batch or "
+                f"{self._called()}: input must have more than one value per channel and group when it is normalized "
+                f"with its own statistics, got shape {input.shape} and group_size {self.group_size}; use a larger batch or "
                 "group_size, or eval()"
             )
 

@@ -161,7 +161,8 @@ class SyncBatchRenorm(BatchRenorm):
         values = count.item() if count.is_cpu else 2
         if values == 1:
             raise ValueError(
-                f"{self._called()}: the batches of all processes must have more than one value per channel together, got one"
+                f"{self._called()}: the batches of all processes must have more than one value per channel together, "
+                "got one"
             )
         if values == 0:
             batch_mean, batch_std, r, d = batch_mean[:0], batch_std[:0], r[:0], d[:0]

@@ -41,7 +41,7 @@ bool is_of_run(const fs::path& folder, const fs::path& target) {
   const std::string names[] = {paths.config, paths.metrics, paths.summary, paths.checkpoints, paths.lock};
   return std::any_of(std::begin(names), std::end(names), [&](const std::string& name) {
     std::error_code error;
-    const fs::path own = fs::weakly_canonical(name, error);
+    const fs::path own = fs::weakly_canonical(final_path(name, Links::kFollow), error);
     return !error && std::mismatch(own.begin(), own.end(), target.begin(), target.end()).first == own.end();
   });
 }

@@ -279,8 +279,9 @@ bool Meeting::note_present(c10d::Store& store) {
 
 void Meeting::connect() {
   const auto options = c10d::ProcessGroupGloo::Options::create(timeout_);
-  // A connection per entry, here of one device. Two processes have one in each direction: while a thread sends, it holds the
-  // lock of the connection, and Gloo's thread polls for that lock if something arrives on it.
+  // A connection per entry, here of one device. Two processes have one in each direction: while a thread
+  // sends, it holds the lock of the connection, and Gloo's thread polls for that lock if something arrives on
+  // it.
   options->devices.assign(launch_.size == 2 ? 2 : 1, device_of(rendezvous_));
   try {
     engine_->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(

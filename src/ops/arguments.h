@@ -63,9 +63,9 @@ bool dense_is_channels_last(const at::Tensor& tensor);
 // `tensor` in the given memory order.
 at::Tensor in_order(const at::Tensor& tensor, bool channels_last);
 
-// The bytes of a mask of `values` values: the bits, seven zeros (see kernels::mask_bytes), and one for the memory
-// order of the values that the bits belong to. It is not read from the strides of the backward's input, because
-// compilers and hooks of saved tensors change them.
+// The bytes of a mask of `values` values: the bits, seven zeros (see kernels::mask_bytes), and one for the
+// memory order of the values that the bits belong to. It is not read from the strides of the backward's
+// input, because compilers and hooks of saved tensors change them.
 inline c10::SymInt sym_mask_size(const c10::SymInt& values) { return (values + 7) / 8 + 8; }
 
 // 1 for channels last. Only the fused kernels write it, and only they read it.

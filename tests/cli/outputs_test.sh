@@ -100,6 +100,10 @@ for file in linked/metrics.jsonl linked/m2 linked/summary.csv linked/checkpoints
   complains "belongs to the run in"
 done
 [ "$before" = "$(state "$work/linked")$(state "$work/elsewhere")$(state "$work/bare")" ] || fail "a run was changed"
+rm "$work/elsewhere/s2"
+to 2 "$work/linked/summary.csv" --force
+complains "belongs to the run in"
+[ ! -e "$work/elsewhere/s2" ] || fail "a file behind a link of a run was made"
 to 0 "$work/linked/mine"
 
 # The figures of `bench`. Refused before anything is measured.

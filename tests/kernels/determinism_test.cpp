@@ -135,11 +135,10 @@ TYPED_TEST(KernelDeterminism, HoldsInGeneratedCases) {
 
 // Large enough for stores that bypass the cache, which must be visible to other threads too.
 TEST(KernelDeterminismBeyondTheCache, HoldsForEveryCutAndThreadCount) {
-  const std::vector<std::pair<Layout, Shape>> cases = {
-      {Layout::kNcs, {6, 65, 5657}},
-      {Layout::kNcs, {96, 61, 361}},   // runs with a mask
-      {Layout::kNcs, {96, 131, 169}},  // runs without
-      {Layout::kNsc, {6, 65, 5657}}};
+  const std::vector<std::pair<Layout, Shape>> cases = {{Layout::kNcs, {6, 65, 5657}},
+                                                       {Layout::kNcs, {96, 61, 361}},   // runs with a mask
+                                                       {Layout::kNcs, {96, 131, 169}},  // runs without
+                                                       {Layout::kNsc, {6, 65, 5657}}};
   for (const auto& [layout, shape] : cases) {
     for (const bool has_residual : {false, true}) {
       Case c;
