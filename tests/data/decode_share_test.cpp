@@ -76,7 +76,7 @@ TEST(DecodeShare, IsTakenForWhatDecodingNeeds) {
   JpegFile progressive;
   progressive.progressive = true;
   EXPECT_TRUE(waits_for_budget(png_file(large)));
-  EXPECT_TRUE(waits_for_budget(png_file(blank_image(2'000'000, 1, 3))));  // the rows that libpng keeps
+  EXPECT_TRUE(waits_for_budget(png_file(blank_image(1'000'000, 1, 3))));  // the rows that libpng keeps
   EXPECT_TRUE(waits_for_budget(jpeg_file(large)));
   EXPECT_TRUE(waits_for_budget(jpeg_file(small, progressive)));
   EXPECT_TRUE(waits_for_budget(jpeg_file(blank_image(2000, 1500, 3), turned)));
