@@ -151,7 +151,7 @@ class PngReader {
     const bool has_alpha = (png_get_color_type(session_.png, session_.info) & PNG_COLOR_MASK_ALPHA) != 0 ||
                            png_get_valid(session_.png, session_.info, PNG_INFO_tRNS) != 0;
     const int64_t turned = orientation() == 1 ? 0 : 3;
-    constexpr int64_t kRowBytes = 2 * 8;  // libpng keeps two rows of at most 8 bytes per pixel
+    constexpr int64_t kRowBytes = 16;  // libpng keeps two rows of at most 8 bytes per pixel
     return size.width * size.height * ((has_alpha ? 4 : 3) + turned) + size.width * kRowBytes;
   }
 
