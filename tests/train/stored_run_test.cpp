@@ -143,7 +143,7 @@ TEST_F(StoredRunFiles, RecordsOfOthersAreNotEmptiedBeforeTheFirstCheckpoint) {
   EXPECT_EQ(finish("run", /*resume=*/true).steps, 20);
 }
 
-// What a process that is killed in its first write leaves, or a loss of power.
+// A process that is killed in its first write leaves a line cut short, and so does a loss of power.
 TEST_F(StoredRunFiles, FirstLinesThatWereCutShortAreNoObstacle) {
   const std::string metrics = read_file(path("metrics.jsonl")), header = record::summary_csv_header();
   for (const std::string& first : {metrics.substr(0, 100), metrics.substr(0, 3), std::string(4096, '\0'),
